@@ -3,8 +3,7 @@
 A *forge* is such a server, and `Forge` says where it keeps the comments of one pull request; below, "pull request" means a merge request
 too. The commands (commands/comment.py) ask for a forge (`github_pull`, `gitlab_merge`), and then call `update_comment` with the text. The
 *marker* is an invisible first line, by which a later job recognises its own comment. Only comments by the token's owner are changed:
-anybody may write a comment with the marker. The token goes to the forge alone, and no message contains it. Answers of a server are checked
-in form, and read up to an empty page.
+anybody may write a comment with the marker. Answers of a server are checked in form, and read up to an empty page.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """The checks of `dpcli doctor`: facts about this machine, each with a verdict and advice.
 
 `examine` makes all of them: versions, SQLite, the file system, random numbers, the clock and git. A "fail" means that something that dpcli
-needs is broken here, such as an SQLite that refuses the settings of ledgers. A risk, such as a network file system, is a "warn", and an
-optional part that is missing is "absent". A check must not break what it examines: it writes only temporary files.
+needs is broken here, such as an SQLite that refuses the settings of ledgers. A risk, such as a network file system, is a "warn". What is
+missing or unknown, but not needed, is "absent". A check must not break what it examines: it writes only temporary files.
 """
 
 from __future__ import annotations
@@ -54,13 +54,7 @@ _NUMBERS = re.compile(r"\d+(?:\.\d+)*")
 
 @dataclass(frozen=True, slots=True)
 class Fact:
-    """A fact about this machine.
-
-    Attributes:
-        verdict: "ok"; "warn" for a risk; "fail" if something that dpcli needs is broken; "absent" if something is missing or unknown and is
-            not needed.
-        advice: Advice to the user; "" if there is none.
-    """
+    """A property of this machine, with its value, a verdict and advice to the user; "" if there is none."""
 
     name: str
     value: str

@@ -224,11 +224,10 @@ def _renamed_file(tree: str, path: str, top: str, removed: RemovedFiles) -> Past
 
 
 def removed_files(tree: str, top: str, endings: tuple[str, ...]) -> Iterator[tuple[str, bytes]]:
-    """Yield the path and the content of each file of the commit that the work tree no longer has.
+    """Yield the path and the content of each file of the commit that counts as deleted.
 
-    A file also counts as removed if less than half of its keys and values remain, or if it was a pipeline and no longer is. The content of
-    a link is the content of its target. A file that was added to the history of the commit after the histories parted does not count.
-    Raises InputError if the clone lacks the content of a file.
+    The content of a link is the content of its target. A file that was added to the history of the commit after the histories parted does
+    not count. Raises InputError if the clone lacks the content of a file.
     """
     entries = list(_changed_entries(tree, top, endings))
     for entry, data in zip(entries, contents_at(top, [entry.blob for entry in entries]), strict=True):

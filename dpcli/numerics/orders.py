@@ -47,8 +47,7 @@ def least_over_orders(f: Callable[[Array], Array], grain: int = 1, first: tuple[
         first: the places of the first pass. A valley between two of them may be missed.
 
     Returns:
-        (z, f(z)) of the smallest value found; the value is `inf` if none is finite. If f is an upper bound at every z, then so is any value
-        of f, and a minimum that the search misses costs tightness only.
+        (z, f(z)) of the smallest value found; the value is `inf` if none is finite.
     """
     search = _Search(f, grain)
     search.first_pass(first)

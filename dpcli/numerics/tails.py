@@ -36,9 +36,9 @@ LARGEST_EXPONENT = 700.0  # e^710 overflows
 class Tails(NamedTuple):
     """The logarithms of P(L > l), P(L <= l), Q(L > l) and Q(L <= l) at increasing finite l, each of shape (n,).
 
-    Both tails are stored, because one minus a probability loses digits in floating point. Mass at L = +inf, which Q does not have, belongs
-    to `p_above`, and mass at L = -inf to `q_below`. The values are at most 0, and -inf if the probability is 0. The relative error of each
-    probability is at most ROUNDING (4 + |logarithm|). A shift of l that P and Q share does not count as an error.
+    Mass at L = +inf, which Q does not have, belongs to `p_above`, and mass at L = -inf to `q_below`. The values are at most 0, and -inf if
+    the probability is 0. The relative error of each probability is at most ROUNDING (4 + |logarithm|). A shift of l that P and Q share does
+    not count as an error.
     """
 
     p_above: Array
@@ -101,8 +101,6 @@ def atom_tails(at: Array, losses: Array, log_p: Array, log_q: Array) -> Tails:
 
     at: the l at which the tails are computed, shape (n,).
     losses: the values in increasing order, shape (m,). log_p, log_q: their log probabilities under P and Q, shape (m,).
-
-    Spends work; raises TooMuchWork if the allowance is used up.
     """
     spend(0.5 * len(losses) + len(at))
     index = np.searchsorted(losses, at, side="right")  # losses[:index] are at most `at`

@@ -76,8 +76,6 @@ def gaussian_delta(mu: float, epsilon: float) -> tuple[float, float]:
 
     Returns:
         (lower, upper) bounds on Phi(mu/2 - eps/mu) - e^eps Phi(-mu/2 - eps/mu). They differ by rounding only.
-
-    Source: Balle & Wang 2018, arXiv:1805.06530, Theorem 8.
     """
     value, error = _log_delta(mu, epsilon)
     if not math.isfinite(error):  # the difference is lost in rounding; its first term is an upper bound
@@ -99,9 +97,7 @@ def gaussian_epsilon(mu: float, delta: float) -> tuple[float, float]:
 
     Returns:
         (lower, upper) bounds in nats, which differ by rounding only. They are (inf, inf) at delta = 0, and (0, 0) if delta is at least
-        the total variation distance.
-
-    Source: Balle & Wang 2018, arXiv:1805.06530, Theorem 8. Delta decreases strictly with epsilon, so the ends of a bracket are bounds.
+        the total variation distance. Delta decreases strictly with epsilon, so the ends of a bracket are bounds.
     """
     return _end(mu, delta, -1.0), gaussian_epsilon_upper(mu, delta)
 

@@ -36,7 +36,7 @@ from dpcli.numerics.contour.epsilon_search import solve
 from dpcli.numerics.contour.integral import (
     NEGLIGIBLE,
     Contour,
-    Method,
+    MakeFactor,
     any_decays,
     build,
     factor_without_bulk,
@@ -146,7 +146,7 @@ class Attempt(NamedTuple):
 
     losses: Losses
     t: float
-    factor: Method
+    factor: MakeFactor
     log_lost: float = -math.inf
 
     def contour(self, log_delta: float, epsilon: float | None = None) -> Contour | None:

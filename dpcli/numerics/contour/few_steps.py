@@ -308,10 +308,8 @@ class FewSteps:
     def epsilon(self) -> tuple[float, float, float]:
         """Return (lower, upper) bounds on the epsilon at which log delta is `log_delta`, and the slope -d log delta / d epsilon there.
 
-        They are (0, inf, NaN) if nothing can be proved. The slope is about the tilt at which a contour would lie.
-
-        Newton's method on log delta gives an estimate. The bounds are points on both sides of it at which the bounds on delta are on the
-        right side of the target.
+        They are (0, inf, NaN) if nothing can be proved. The slope is about the tilt at which a contour would lie. Newton's method on log
+        delta gives an estimate, from which `proved_end` finds the bounds.
         """
         epsilon, slope, nodes = self._first_estimate(), math.nan, self._coarse
         for _ in range(ROUNDS):

@@ -180,7 +180,7 @@ def build(
     losses: Losses,
     log_delta: float,
     t: float,
-    factor: Method | None = None,
+    factor: MakeFactor | None = None,
     log_lost: float = -math.inf,
     epsilon: float | None = None,
     negligible: float = NEGLIGIBLE,
@@ -403,7 +403,9 @@ class Wanted(NamedTuple):
     log_wanted: float
 
 
-Method = Callable[[Parts, float, Wanted], Factor | None]  # `whole_factor` or `factor_without_bulk`; the number is that of all steps
+MakeFactor = Callable[
+    [Parts, float, Wanted], Factor | None
+]  # `whole_factor` or `factor_without_bulk`; the number is that of all steps
 
 
 def whole_factor(tilted: Parts, step_count: float, wanted: Wanted) -> Factor | None:

@@ -46,7 +46,7 @@ an outcome occurs.
 Contours without bulk. If one loss near epsilon decides, the bulk of the small parts outweighs it by many orders of magnitude at the tilt,
 and the transform hardly decays. Then the integrand is made from phi^n - B^n (`factor_without_bulk` in integral.py). Here phi is the
 transform of a small part, and B that of its bulk, the losses below a share of epsilon. The share is so low that the bulk alone adds nearly
-nothing to delta. The bounds hold for every share and tilt, which decide only how narrow they are.
+nothing to delta.
 """
 
 from __future__ import annotations
@@ -64,7 +64,7 @@ from dpcli.base.values import dataclass
 from dpcli.numerics.arrays import Array, np
 from dpcli.numerics.contour.cut import CutLoss, UncutLoss
 from dpcli.numerics.contour.cut_rows import CutRows
-from dpcli.numerics.contour.integral import Contour, Method, build, factor_without_bulk, log_hockey, whole_factor
+from dpcli.numerics.contour.integral import Contour, MakeFactor, build, factor_without_bulk, log_hockey, whole_factor
 from dpcli.numerics.quadrature import SLACK
 from dpcli.numerics.roots import bracket_root
 from dpcli.numerics.work import allowance
@@ -103,7 +103,7 @@ class Plan(NamedTuple):
     t: float
     log_chernoff: float
     log_delta: float
-    factor: Method
+    factor: MakeFactor
 
 
 def small_contour(losses: Cut, log_delta: float | None, epsilon: float, level: float, floor: float) -> Contour | None:
@@ -198,6 +198,7 @@ class Jump:
         low, high = self.small.log_delta(epsilon)
         weight = math.expm1(epsilon) * self.big_mass
         second_term = self.mass_difference - weight
+        # The masses err by about SLACK, relative (cut.py).
         error = 4.0 * SLACK * (self.mass_difference + abs(weight)) + self.left_out_mass * (1.0 + math.exp(epsilon) * self.big_mass)
         log_most = epsilon + math.log(self.big_mass) if self.big_mass > 0.0 else -math.inf  # log of e^eps Q(A), which may exceed 1
         log_bound = float(np.nanmin(np.append(self.log_moments + (1.0 + self.power) * epsilon, math.inf)))

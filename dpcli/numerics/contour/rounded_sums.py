@@ -213,7 +213,9 @@ class Halves:
         tops = [far.top for _, far in self._far if far.p_above > math.exp(log_delta + LOG_FEW)]
         self.reach = min(tops, default=math.inf) + self._lowest
         self.log_lost = float(np.logaddexp(first.lost, second.lost))
-        self._error = first.error + second.error + 4.0 * (size + len(first.weights) + 100.0) * ULP
+        self._error = (
+            first.error + second.error + 4.0 * (size + len(first.weights) + 100.0) * ULP
+        )  # of the sums of item 6, generously
         log_later = -log_delta * (count - 1) / count  # of the factor e^{c (n-1)/n} of item 7
         self._underflow = (self._underflows + 2.0 * size) * LEAST_MASS * math.exp(log_later)
 

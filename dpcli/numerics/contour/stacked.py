@@ -4,8 +4,7 @@ A loss is L = log r with r = dP/dQ. Those of a family are sampled Gaussians that
 
 A schedule of noise or rates gives thousands of different sampled Gaussians, for which calls of array functions cost more than the
 arithmetic. `in_stacks` replaces them by one loss, so that a contour (integral.py) sees few losses. Each row follows the rules of
-`TiltedQuadrature` and gets the same values. A row that needs a line above the real axis, or more frequencies than LONGEST, is computed by a
-`TiltedQuadrature`.
+`TiltedQuadrature` (tilted.py) and gets the same values.
 """
 
 from __future__ import annotations

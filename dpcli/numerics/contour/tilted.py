@@ -221,7 +221,6 @@ class TiltedQuadrature:
         return np.minimum.accumulate(np.log(np.fmin(_least_modulus(*self._moduli(), y), 1.0)))
 
     def centred(self, step: float, count: int, log_error: float) -> ComplexArray:
-        """Return log E_t e^{i y (L - mean)} at y = 0, step, .... The absolute error of the expectation is at most e^log_error."""
         near = min(count, self._near(step))
         result = np.empty(count, dtype=complex)
         result[:near] = self._on_the_line(step, near, log_error)
@@ -242,7 +241,7 @@ class TiltedQuadrature:
 
     def _near(self, step: float) -> int:
         """Return the number of multiples of the step at which the nodes are on the real line."""
-        return math.floor(FAR / max(math.sqrt(self.variance) * step, 1e-12)) + 1
+        return math.floor(FAR / max(math.sqrt(self.variance) * step, 1e-12)) + 1  # not divided by 0
 
     def _on_the_line(self, step: float, multiples: int | IndexArray, log_error: float) -> ComplexArray:
         """Return the logarithms as log1p(E expm1), which keeps all digits of a characteristic function near 1.

@@ -161,7 +161,7 @@ def _cheapest(parts: Parts, target: GridTarget, error: float, unit: float, work:
 
 def _most_rounds(count: int) -> int:
     """Return how often `count` can be divided by 4."""
-    return int(math.log(count, 4.0) + 1e-9)
+    return int(math.log(count, 4.0) + 1e-9)  # the logarithm of a power of 4 may be rounded down
 
 
 def _dispersion(count: int, rounds: int) -> float:
@@ -290,14 +290,14 @@ def _convolve_and_trim(parts: list[tuple[Lattice, int]], copies: int, times: int
     above = _rare_above(parts, survey.rare_order(copies, log_rare), log_rare)
     end = max(math.ceil(min(max(above / result.spacing, first), first + length - 1)) - first + 1, 1)
     below = np.cumsum(result.weights[:end])
-    noise = result.error * np.sqrt(np.arange(1.0, end + 1.0))  # a bound on the rounding error of the mass below each point
-    begin = min(int(np.count_nonzero(below <= math.exp(target.log_negligible) / times + noise)), end - 1)
+    rounding = result.error * np.sqrt(np.arange(1.0, end + 1.0))  # a bound on the error of the mass below each point
+    begin = min(int(np.count_nonzero(below <= math.exp(target.log_negligible) / times + rounding)), end - 1)
     return replace(
         result,
         start=first + begin,
         weights=result.weights[begin:end].copy(),
         infinite=result.infinite + (math.exp(log_rare) if end < length else 0.0),
-        lost=result.lost + (float(below[begin - 1] + noise[begin - 1]) if begin else 0.0),
+        lost=result.lost + (float(below[begin - 1] + rounding[begin - 1]) if begin else 0.0),
     )
 
 

@@ -14,8 +14,7 @@ A variable Y' is above Y in the convex order if E f(Y') >= E f(Y) for every conv
 The lattice points are e^{ih} for integers i. A sum of e^{ih} and e^{jh} falls between two neighbouring points. Their distance from j, and
 the shares of both, depend only on j - i.
 
-`spread_of` makes a variable (`Spread`) from the tails of L, `sum_of_copies` adds up copies of it. `average_moments` gives the exact moments
-of the average instead, for Renyi divergences at integer orders.
+`average_moments` gives the exact moments of the average instead, for Renyi divergences at integer orders.
 """
 
 from __future__ import annotations

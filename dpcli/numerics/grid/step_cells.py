@@ -15,7 +15,8 @@ of a cell is D(x) / (m(x) (1 - e^-h)), with D(x) = m(x) - e^{j h}, or m(x) - e^{
 the Gauss rule with 4 points on a panel of half-length r errs by at most 8 r 40^-8 / (1 - 1/40) times the supremum on the ellipse with the
 sum of half axes 40 r (outcomes.py). This is below 3e-10 of the panel's P-mass:
 
-1. Each panel lies in one cell, has |x| <= X, and 2 r (X + s) <= PANEL, where s is the largest shift. The ellipse reaches 20.1 r.
+1. Each panel lies in one cell, has |x| <= X, the farthest outcome that is kept, and 2 r (X + s) <= PANEL, where s is the largest shift. The
+   ellipse reaches at most 20.1 r.
 2. On the ellipse, phi m is at most e^2.1 times its value at the middle of the panel.
 3. On the ellipse, |D| is at most its value at the middle plus 20.1 r D'(middle) e^{20.1 r s}, because m is a sum of growing exponentials.
 4. On the panel, D grows by at least 2 r D'(middle) e^{-r s}, and by at most m (1 - e^-h) at its end. So |D| <= 36 m (1 - e^-h).

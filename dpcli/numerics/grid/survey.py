@@ -67,7 +67,7 @@ class Survey:
         spend(0.3 * len(z) * len(self.loss))
         exponents = np.outer(z, self.loss)
         with np.errstate(over="ignore"):
-            result = np.log1p(np.maximum(product(np.expm1(np.minimum(exponents, LARGE)), np.exp(self.log_mass)), -1.0 + 1e-300))
+            result = np.log1p(np.maximum(product(np.expm1(np.minimum(exponents, LARGE)), np.exp(self.log_mass)), -1.0))
         large = exponents[:, -1] > LARGE  # at the largest loss
         if large.any():
             result[large] = log_sum(self.log_mass + exponents[large])
