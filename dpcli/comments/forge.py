@@ -86,15 +86,12 @@ class Forge:
         raise InputError(f"{where}: expected at most {MOST_PAGES:,} pages of comments, found more")
 
     def create(self, body: str) -> None:
-        """Write a new comment."""
         self.client.call("POST", self.path, {"body": body})
 
     def replace(self, comment: PostedComment, body: str) -> None:
-        """Replace the text of a comment."""
         self.client.call(self.update_method, f"{self.comment_path}/{comment.number}", {"body": body})
 
     def remove(self, comment: PostedComment) -> None:
-        """Delete a comment."""
         self.client.call("DELETE", f"{self.comment_path}/{comment.number}")
 
     def _read(self, answer: Any, where: str) -> PostedComment:

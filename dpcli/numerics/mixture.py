@@ -27,7 +27,7 @@ from dpcli.numerics.tails import mixed
 from dpcli.numerics.work import hold, spend
 
 Line = TypeVar("Line", Array, ComplexArray)
-FAR = 30.0  # largest exponent at which log m is log1p(m - 1); above it log m is summed from logarithms, which cannot overflow
+LARGE_EXPONENT = 30.0  # log m is log1p(m - 1) up to it; above, it is summed from logarithms, which cannot overflow
 LEAST_CHANGE = -0.5  # m - 1 below which log m is summed from logarithms too, because the digits of w_0 are lost
 # Accuracy and speed: fewer shifts give a mixture that dominates by more. A group is the records of one unit of privacy.
 EXACT = EXACT_RECORDS  # largest group whose weights are all kept; a larger group's are rounded up to this many shifts
@@ -51,8 +51,8 @@ def log_excess(at: Array, log_rest: float) -> Array:
 def unmix(at: Array, log_rest: float, weight: float) -> Array:
     """Return u with log(w_0 + w e^u) = at, where w = `weight` > 0 and w_0 = e^log_rest = 1 - w. It is -inf at and below log_rest."""
     with np.errstate(all="ignore"):
-        change = np.expm1(np.clip(at, -FAR, FAR)) / weight  # e^u - 1
-        near = (np.abs(at) < FAR) & (change > LEAST_CHANGE) & (change < np.inf)  # a small `at` keeps its digits here
+        change = np.expm1(np.clip(at, -LARGE_EXPONENT, LARGE_EXPONENT)) / weight  # e^u - 1
+        near = (np.abs(at) < LARGE_EXPONENT) & (change > LEAST_CHANGE) & (change < np.inf)  # a small `at` keeps its digits here
         return np.where(near, np.log1p(np.maximum(change, LEAST_CHANGE)), log_excess(at, log_rest) - math.log(weight))
 
 
@@ -94,7 +94,7 @@ class Mixture:
             hold(2.0 * len(self.shifts) * len(x))
         u = self._exponents(x)
         weights = np.exp(self.log_weights) if self.weights is None else np.array(self.weights)
-        by_logarithms = u.real.max(axis=0) > FAR
+        by_logarithms = u.real.max(axis=0) > LARGE_EXPONENT
         change = product(weights, np.expm1(np.where(by_logarithms, 0.0, u) if by_logarithms.any() else u))  # m - 1
         logarithm: Any = log1p_complex(change) if np.iscomplexobj(x) else np.log1p(np.maximum(change, LEAST_CHANGE))
         result: Line = logarithm
@@ -231,9 +231,9 @@ class Shifted:
         """Return log m at nodes of shape (rows, nodes), with all its digits near m = 1."""
         s, weight = self.shifts[:, None], self.weights[:, None]
         u = s * x - 0.5 * s * s
-        change = weight * np.expm1(np.minimum(u, FAR))  # m - 1
+        change = weight * np.expm1(np.minimum(u, LARGE_EXPONENT))  # m - 1
         result: Array = np.log1p(np.maximum(change, LEAST_CHANGE))
-        by_logarithms = (u > FAR) | (change < LEAST_CHANGE)  # as in `Mixture.log_ratio`
+        by_logarithms = (u > LARGE_EXPONENT) | (change < LEAST_CHANGE)  # as in `Mixture.log_ratio`
         if by_logarithms.any():
             row, _ = np.nonzero(by_logarithms)
             result[by_logarithms] = np.logaddexp(u[by_logarithms] + np.log(self.weights)[row], np.log1p(-self.weights)[row])
@@ -248,12 +248,12 @@ class Shifted:
         u = (s * x - 0.5 * s * s)[:, None, :]
         turn = (s * heights)[:, :, None]
         # The real and the imaginary part of m - 1, in which nothing cancels: e^u cos(turn) - 1 is (e^u - 1) cos(turn) - (1 - cos(turn)).
-        growth, cosine, sine = np.expm1(np.minimum(u, FAR)), np.cos(turn), np.sin(turn)
+        growth, cosine, sine = np.expm1(np.minimum(u, LARGE_EXPONENT)), np.cos(turn), np.sin(turn)
         real = weight * (growth * cosine - 2.0 * np.sin(0.5 * turn) ** 2)
         imaginary = weight * (1.0 + growth) * sine
         log_modulus: Array = 0.5 * np.log1p(np.maximum(real * (2.0 + real) + imaginary * imaginary, -0.9))
         angle: Array = np.arctan2(imaginary, 1.0 + real)
-        by_logarithms = np.broadcast_to(u > FAR, real.shape) | (real < LEAST_CHANGE)
+        by_logarithms = np.broadcast_to(u > LARGE_EXPONENT, real.shape) | (real < LEAST_CHANGE)
         if by_logarithms.any():  # the terms q e^u and 1 - q, in units of the larger one
             row, line, node = np.nonzero(by_logarithms)
             log_shifted, log_rest = u[row, 0, node] + np.log(self.weights)[row], np.log1p(-self.weights)[row]

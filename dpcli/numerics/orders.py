@@ -31,7 +31,7 @@ STOPS = (4, 6, 8, 10, 12, 14, 17, 40)  # octaves above z = 4 at which the first 
 LEFT_OCTAVES = 8  # octaves to the left that are tried at a time if the best order is the smallest one
 WORK, WORK_OF_POINT = 600.0, 10.0  # work of a call of f and of each of its points, in cells (numerics/work.py)
 # For `least_rho`: first z, first ratio of z, tolerance, most refinements, and the z beyond which the search for a last z ends.
-FIRST_ORDER, COARSE, TIGHT, MOST, LARGEST_ORDER = 1e-3, 1.3, 1e-3, 40, 1e12
+FIRST_ORDER, RATIO, TOLERANCE, MOST_REFINEMENTS, LARGEST_ORDER = 1e-3, 1.3, 1e-3, 40, 1e12
 
 
 def least_over_orders(f: Callable[[Array], Array], grain: int = 1, first: tuple[int, ...] = DEFAULT_PLACES) -> tuple[float, float]:
@@ -169,16 +169,16 @@ def least_rho(cgf: Callable[[Array], Array], largest: float) -> float:
     # Find a last z beyond which the ratio is below one that is reached. slope: K(z) / z.
     last = FIRST_ORDER
     while True:
-        z = np.geomspace(FIRST_ORDER, last * COARSE, max(2, round(np.log(last * COARSE / FIRST_ORDER) / np.log(COARSE)) + 1))
+        z = np.geomspace(FIRST_ORDER, last * RATIO, max(2, round(np.log(last * RATIO / FIRST_ORDER) / np.log(RATIO)) + 1))
         slope = cgf(z) / z
         if largest / (z[-1] + 1.0) <= np.max(slope / (z + 1.0)) or z[-1] > LARGEST_ORDER:
             break
         last = z[-1] ** 1.5 if z[-1] > 2.0 else 10.0
-    # Add points where the bound between two points is not within TIGHT of the largest ratio that is reached.
-    for _ in range(MOST):
+    # Add points where the bound between two points is not within TOLERANCE of the largest ratio that is reached.
+    for _ in range(MOST_REFINEMENTS):
         largest_ratio = float(np.max(slope / (z + 1.0)))
         bounds = _ratio_bounds(z, slope)
-        is_loose = bounds > largest_ratio * (1.0 + TIGHT)
+        is_loose = bounds > largest_ratio * (1.0 + TOLERANCE)
         if not is_loose.any():
             break
         low = np.concatenate(([0.5 * z[0]], z[:-1]))[is_loose]

@@ -134,7 +134,7 @@ def normals(count: int, stream: Stream, std: float = 1.0) -> Reals:
     """Return `count` independent draws from N(0, std^2) in float64.
 
     Up to CRYPTOGRAPHIC_LIMIT numbers come from the words of the stream. More numbers come from a fresh Philox generator with a random key
-    of 128 bits. (Torch's generator on the CPU uses only 32 bits of its seed.)
+    of 128 bits.
     """
     if is_cryptographic_size(count):
         return box_muller(stream, count, std)

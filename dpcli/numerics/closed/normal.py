@@ -16,8 +16,8 @@ from dpcli.numerics.logspace import log_ndtr, log_sub
 from dpcli.numerics.roots import bracket_root, expand_until
 from dpcli.numerics.work import spend
 
-PROVED_BELOW = 1.0  # the classical noise is proved to suffice for epsilon below this, by the source above
-LEAST = 1e-6  # smallest ratio of noise to sensitivity that `analytic_sigma` returns; far below any of use
+PROVED_BELOW = 1.0  # the classical noise is proved to suffice for epsilon below this
+LEAST_SIGMA = 1e-6  # over the sensitivity, that `analytic_sigma` returns; far below any of use
 SIGMA_RATIO, EPSILON_RATIO = 4.0, 1.5  # ratios of the values that are tried until a noise, or an epsilon, is bracketed
 WORK = 500.0  # work of a search for epsilon, in cells (numerics/work.py)
 # Soundness: the rounding error of log delta, in units of this and of the sizes of its terms.
@@ -137,14 +137,14 @@ def classical_sigma(epsilon: float, delta: float) -> float:
 def analytic_sigma(epsilon: float, delta: float) -> float:
     """Return the least noise over the sensitivity that is (epsilon, delta)-DP, for delta in (0, 1).
 
-    It is an upper bound, and tight up to rounding unless it is LEAST.
+    It is an upper bound, and tight up to rounding unless it is LEAST_SIGMA.
     """
 
     def excess(sigma: float) -> float:
         return gaussian_delta(1.0 / sigma, epsilon)[1] - delta
 
-    high = expand_until(lambda sigma: excess(sigma) <= 0.0, LEAST, SIGMA_RATIO, 1.0 / LEAST**20)
-    if high == LEAST:
+    high = expand_until(lambda sigma: excess(sigma) <= 0.0, LEAST_SIGMA, SIGMA_RATIO, 1.0 / LEAST_SIGMA**20)
+    if high == LEAST_SIGMA:
         return high
     _, sigma = bracket_root(excess, high / SIGMA_RATIO, high)
     return sigma

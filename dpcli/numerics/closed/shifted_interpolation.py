@@ -64,7 +64,7 @@ from dpcli.numerics.arrays import Array, np
 
 # Accuracy: every number of uses after tau, and every share h of the noise, gives an upper bound.
 # The numbers that are tried: all up to ALL_UP_TO, then in the ratio RATIO. Next to the best one, the bound is larger by less than 1e-6.
-ALL_UP_TO, RATIO, MOST = 1000, 1.001, 1e18
+ALL_UP_TO, RATIO, MOST_USES = 1000, 1.001, 1e18
 LEAST_SHARE, MOST_SHARE, SHARES = 0.002, 0.9, 60  # the shares h that are tried, and how many
 LARGEST_EXPONENT = 600.0  # largest exponent of a variance that is compared
 # Soundness: a smaller gap 1 - c, or a larger c, only raises the bound.
@@ -100,7 +100,7 @@ def last_iterate_norm(gap: float, batches: int, iterations: int, diameter: float
 
 def _tried_uses() -> Array:
     """Return the numbers of uses after tau that are tried. They do not depend on the setting, so that the cost grows with the steps."""
-    larger = np.floor(ALL_UP_TO * RATIO ** np.arange(1.0, math.log(MOST / ALL_UP_TO) / math.log(RATIO)))
+    larger = np.floor(ALL_UP_TO * RATIO ** np.arange(1.0, math.log(MOST_USES / ALL_UP_TO) / math.log(RATIO)))
     return np.concatenate((np.arange(1.0, ALL_UP_TO + 1.0), larger))
 
 

@@ -25,7 +25,7 @@ from dpcli.numerics.work import spend
 # below e^-700, and counts as no error.
 EQUAL_REACH, EQUAL_MORE = 40.0, 1000.0
 # Accuracy: mass beyond the window is bounded and added to delta, and every tilt gives a bound.
-REACH = 14.0  # half of the lattice window, in standard deviations of the tilted sum
+HALF_WINDOW = 14.0  # of the lattice, in standard deviations of the tilted sum
 LARGE = 0.25  # largest delta for which a tilt is chosen; a larger delta gets the tilt for this one, as Chernoff's bound is useless there
 FEWEST_BITS, MOST_BITS = 11, 17  # the lattice has 2^11 to 2^17 points
 LEAST_TILT, MOST_TILT = 1e-9, 1e9  # range of the tilts
@@ -149,7 +149,7 @@ def _lattice_masses(sizes: Sizes, delta: float) -> SumMasses:
     spend(1.5 * points * len(sizes))
     # Under the tilt, a loss of size e has the mean e tanh((t + 1/2) e) and the standard deviation e / cosh((t + 1/2) e). Four largest
     # losses are added to the window, in which a deviation near 0 would leave no room.
-    step = (2.0 * REACH * math.sqrt(float((n * (e / np.cosh(slope)) ** 2).sum())) + 4.0 * float(e.max())) / points
+    step = (2.0 * HALF_WINDOW * math.sqrt(float((n * (e / np.cosh(slope)) ** 2).sum())) + 4.0 * float(e.max())) / points
     index_up, log_mass_up = _split_atoms(e, -np.log1p(np.exp(-e)), step)
     index_down, log_mass_down = _split_atoms(-e, -e - np.log1p(np.exp(-e)), step)
     # Of shape (sizes, 4): the two atoms of each loss, each at two points.

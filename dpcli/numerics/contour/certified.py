@@ -7,8 +7,8 @@ pairs, each with its number of steps. Every interval holds by its own certificat
 Words. K is the CGF, K(z) = log E_P[e^{z L}] of the sum of all losses, and a *tilt* t > 0 the real part of a contour (integral.py). A loss
 with a *far tail* has rare outcomes so large that they dominate K. If they can be divided from the others (cut.py), the loss has the
 attribute `cut`. Losses are *mixed* if only some have it. A *capped* loss lacks a far tail of negligible mass. The *bulk* is the part of a
-loss that alone hardly reaches epsilon, and the *unchanged* integrand keeps it. A method that would take too much work is *refused*
-(NotRepresentable). tilted.py lists the attributes by which losses tell which method suits them.
+loss that alone hardly reaches epsilon, and the *unchanged* integrand keeps it. A method is *refused* (NotRepresentable) if it takes too
+much work or does not suit. tilted.py lists the attributes by which losses tell which method suits them.
 
 The methods are tried in this order:
 

@@ -59,6 +59,7 @@ MOMENT_RAISE, LEAST_MOMENT_RAISE = 1e-9, 1e-15
 # Accuracy: jump.py's bounds hold for any level and any weight.
 SMALL, BIG = 1.35, 2.1  # losses below SMALL times the level are small, and nearly all losses beyond BIG times the level are big
 RAMP_FALL = 4.0  # k of a ramp, times the distance between the outcomes with half of its level and with its level
+LEAST_FALL = 1e-3  # in place of a smaller distance
 CAP_SHARPNESS = 0.85  # k of a capped loss, in units of the k at which c is least for a normal density; there c is 1.3 % larger
 BLUNT_EXCESS = 0.8  # a blunt weight may end beyond `high` by this share of the distance from `low` to `high`
 BLUNT_SHARPNESS = 6.0  # k of a weight that cuts off only a negligible mass
@@ -166,7 +167,7 @@ class CutLoss:
     def _ramp_place(self, level: float) -> tuple[float, float]:
         """Return sharpness and place of the weight of `ramp`. The ramp is no steeper than the weight 1 - b."""
         half, edge = self.outcomes[np.minimum(np.searchsorted(self.ratio, (0.5 * level, level)), len(self.ratio) - 1)].tolist()
-        return min(max(RAMP_FALL / max(edge - half, 1e-3), LEAST_SHARPNESS * abs(edge), LEAST_K), self.sharpness), edge
+        return min(max(RAMP_FALL / max(edge - half, LEAST_FALL), LEAST_SHARPNESS * abs(edge), LEAST_K), self.sharpness), edge
 
     def log_beyond(self, z: Array, level: float) -> Array:
         """Return about log of E_Q[(1 - b) (1 - w) r^{z+1}] / E_Q[(1 - b) r^{z+1}], for the w of `ramp`."""

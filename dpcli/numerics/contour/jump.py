@@ -83,10 +83,11 @@ USUAL_EXCESS = 2.0  # and, for a contour with the bulk, usually about this much 
 # Cells for the integrand with its bulk if one without bulk is possible: a number for each part, at most this total, which is raised to a
 # number for each part if that is more.
 CELLS_PER_PART, CELLS_IN_TOTAL, LEAST_CELLS_PER_PART = 4e5, 5e6, 2e5
+SEARCH_RATIO = 3.0  # ratio to the estimate of epsilon up to which bounds are looked for
 LOG_FINE = -21.0  # logarithm of the cut-off and aliased parts that are allowed, relative to delta
 LOG_COARSE = -17.0  # the same quantity for a second attempt, or with many parts
-FEW = 8  # largest number of parts for which LOG_FINE is tried
-MANY = 64  # with more than FEW and at most MANY parts, an attempt may use half of the work that is left; with more, all of it
+FEW_PARTS = 8  # largest number of parts for which LOG_FINE is tried
+MANY_PARTS = 64  # from FEW_PARTS + 1 to MANY_PARTS parts, an attempt may use half of the work that is left; with more, all of it
 # Values of lambda, in units of 1 / epsilon.
 POWERS = (0.01, 1.0, 4.0, 8.0, 11.0, 16.0, 19.0, 23.0, 27.0, 32.0, 45.0, 64.0, 90.0, 128.0)
 
@@ -123,10 +124,10 @@ def small_contour(losses: Cut, log_delta: float | None, epsilon: float, level: f
             plans.reverse()
     cut_losses = max(math.fsum(loss.cut_losses for loss, _ in losses), 1.0)  # the number of parts
     few_cells = min(CELLS_PER_PART * cut_losses, max(CELLS_IN_TOTAL, LEAST_CELLS_PER_PART * cut_losses))
-    attempts = tuple(product((LOG_FINE, LOG_COARSE) if cut_losses <= FEW else (LOG_COARSE,), plans))
+    attempts = tuple(product((LOG_FINE, LOG_COARSE) if cut_losses <= FEW_PARTS else (LOG_COARSE,), plans))
     for number, (negligible, plan) in enumerate(attempts, start=1):
         cells = few_cells if plan.factor is whole_factor and bulkless is not None else math.inf
-        share = 0.5 if number < len(attempts) and FEW < cut_losses <= MANY else 1.0
+        share = 0.5 if number < len(attempts) and FEW_PARTS < cut_losses <= MANY_PARTS else 1.0
         with suppress(NotRepresentable), allowance(cells, share=share):
             estimate = plan.log_delta if log_delta is None else log_delta
             contour = build(losses, estimate, plan.t, plan.factor, epsilon=epsilon, negligible=negligible)
@@ -211,9 +212,9 @@ class Jump:
     def epsilon(self, log_delta: float, near: float) -> tuple[float, float]:
         """Return (lower, upper) bounds on the epsilon at which delta is e^log_delta.
 
-        If no lower bound can be proved within a factor of 3 of `near`, the result is (0, inf). If only the upper one cannot, it is inf.
+        If no lower bound can be proved within SEARCH_RATIO of `near`, the result is (0, inf). If only the upper one cannot, it is inf.
         """
-        low, _ = bracket_root(lambda e: self.log_delta(e)[0] - log_delta, near / 3.0, 3.0 * near, rtol=1e-13)
+        low, _ = bracket_root(lambda e: self.log_delta(e)[0] - log_delta, near / SEARCH_RATIO, SEARCH_RATIO * near, rtol=1e-13)
         if self.log_delta(low)[0] < log_delta:
             return 0.0, math.inf
         # The upper end is searched upwards from the lower one. log delta falls with a slope of about the tilt, so the excess tells how far
@@ -222,7 +223,7 @@ class Jump:
         while (excess := self.log_delta(high)[1] - log_delta) > 0.0:
             margin = max(margin, min(1.05 * excess / self.small.t, low))
             high, margin = high + margin, 2.0 * margin
-            if not high < 3.0 * near:
+            if not high < SEARCH_RATIO * near:
                 return low, math.inf
         return low, high
 

@@ -3,7 +3,7 @@
 jump.py bounds delta from losses L = log dP/dQ that are divided into a small and a big part, for any division. Here the *level*, the loss
 between both parts, is chosen from estimates of where epsilon lies, and the losses are cut there (cut.py; many losses of one family together
 as *rows*, cut_rows.py). certified.py asks: `jump_to` bounds delta at a known epsilon, and `epsilon_by_jump` bounds epsilon at a given
-delta, by cuts at several levels. The results of both are bounds for any level. The estimates that choose a level are no bounds.
+delta, by cuts at several levels. The estimates that choose a level are no bounds.
 
 jump.py writes delta as a sum of three terms. The third, E_Q[(e^epsilon - e^S)+; some loss is big] with the sum S of the losses, is only
 bounded. It is negligible if nearly all big losses lie above epsilon, so the level must not be too low. A higher level leaves more of the
@@ -51,7 +51,7 @@ FEWEST_ROWS = 2  # fewest rows that are cut together
 # The search for epsilon.
 ROUNDS = 8  # most cuts
 NARROW = 1e-7  # relative width of an interval at which no other cut is tried
-NEAR = 0.1  # if epsilon is within this relative distance of the cut's estimate, another cut at it would not help
+NEAR_ESTIMATE = 0.1  # if epsilon is within this relative distance of the cut's estimate, another cut at it would not help
 MAX_VAIN_CUTS, VAIN_RATIO = 1, 0.9  # the search ends after this many cuts that leave more than VAIN_RATIO of the interval's width
 LEAST_RATIO, MOST_RATIO = 2.5, 12.0  # range of the ratio between one estimate and the next if no epsilon was proved near the first
 
@@ -231,7 +231,7 @@ def epsilon_by_jump(losses: Losses, log_delta: float) -> tuple[float, float, flo
         _, log_delta_at_zero = bounds.log_delta(0.0)
         if log_delta_at_zero <= log_delta:
             return 0.0, 0.0, bounds.small.t
-        if abs(lower - estimate) <= NEAR * estimate:  # another cut at this level would not help
+        if abs(lower - estimate) <= NEAR_ESTIMATE * estimate:  # another cut at this level would not help
             level_factor *= HIGHER_LEVEL
         estimate = lower if lower > 0.0 else _farther(bounds, log_delta, estimate)
     return (min(low, high), high, tilt) if math.isfinite(high) else None

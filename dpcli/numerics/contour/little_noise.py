@@ -39,9 +39,9 @@ MISSED_RAISE = 1.01  # factor of `missed`, which exceeds the rounding of its ter
 # Accuracy: the bounds count what is left out.
 # Values of log(missed / delta) that are tried; a smaller one needs more slack.
 LOG_MISSED = (-23.0, -21.0, -20.0, -19.0, -18.0, -16.0)
-LIGHT = -42.0  # log of the probability of the largest counts, relative to delta, that is left out and added to `missed`
-LEAST = 12.0  # least contribution over noise for which the method is tried
-FARTHEST = 40.0  # standard deviations of S', given K, above its mean beyond which no epsilon is looked for
+LOG_LIGHT = -42.0  # log of the probability of the largest counts, relative to delta, that is left out and added to `missed`
+LEAST_MU = 12.0  # for which the method is tried
+FARTHEST_DEVIATION = 40.0  # standard deviations of S', given K, above its mean beyond which no epsilon is looked for
 # Speed and memory.
 MOST_COMBINATIONS = 200_000  # of counts of the kinds
 LARGEST_COUNT = 2e5  # of one kind
@@ -97,7 +97,7 @@ class CountedLoss(NamedTuple):
 
     def epsilon(self, log_delta: float) -> tuple[float, float]:
         """Return (lower, upper) bounds on the epsilon >= 0 at which delta is e^log_delta."""
-        top = float((self.means + FARTHEST * np.sqrt(self.variances)).max() + self.slack.max()) + 1.0
+        top = float((self.means + FARTHEST_DEVIATION * np.sqrt(self.variances)).max() + self.slack.max()) + 1.0
         ends = []
         for side in (0, 1):  # 0: the lower bounds on delta give the lower end. 1: the upper ones give the upper end
             excess = partial(self._excess, log_delta, side)
@@ -126,7 +126,7 @@ def counted_loss(parts: Sequence[tuple[StepKind, int]], log_delta: float, log_mi
         a = 0.5 * mu * mu - reach * mu
         if not 0.0 < q < 1.0 or a < 1.0:  # the slack would be large
             return None
-        counts = _counts(n, q, log_delta + LIGHT)
+        counts = _counts(n, q, log_delta + LOG_LIGHT)
         if counts is None:
             return None
         k, log_weight = counts
@@ -138,7 +138,7 @@ def counted_loss(parts: Sequence[tuple[StepKind, int]], log_delta: float, log_mi
         variances = (variances[:, None] + k * (mu * mu)).ravel()
         odds = q / (1.0 - q)
         slack = (slack[:, None] + math.exp(-a) * (2.0 * n * odds + k * (1.0 / odds + 2.0 * odds))).ravel()
-    missed = (math.exp(log_delta + log_missed) + len(parts) * math.exp(log_delta + LIGHT)) * MISSED_RAISE
+    missed = (math.exp(log_delta + log_missed) + len(parts) * math.exp(log_delta + LOG_LIGHT)) * MISSED_RAISE
     return CountedLoss(weights, means, variances, slack, missed)
 
 
@@ -156,13 +156,13 @@ def _counts(n: int, q: float, log_least: float) -> tuple[Array, Array] | None:
 def counted_losses(losses: Sequence[tuple[object, int]], log_delta: float) -> Iterator[CountedLoss]:
     """Yield the results of `counted_loss` for every value in LOG_MISSED, so with less and less slack and larger `missed`.
 
-    Nothing is yielded unless every loss has a method `step_kind` that returns its kind, with a mu of at least LEAST.
+    Nothing is yielded unless every loss has a method `step_kind` that returns its kind, with a mu of at least LEAST_MU.
     """
     kinds: list[tuple[StepKind, int]] = []
     for loss, n in losses:
         kind = getattr(loss, "step_kind", None)
         part: StepKind | None = kind() if kind is not None else None
-        if part is None or part.mu < LEAST:
+        if part is None or part.mu < LEAST_MU:
             return
         kinds.append((part, n))
     for log_missed in LOG_MISSED:

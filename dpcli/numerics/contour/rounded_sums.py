@@ -41,8 +41,8 @@ from dpcli.numerics.grid.lattice import cell_masses, chords, edge_share
 from dpcli.numerics.work import hold, remaining, spend
 
 # Soundness: bounds on rounding errors, and ranges in which no number overflows.
-LEAST = -660.0  # logarithm of the least delta, so that the factors of item 7 are no larger than doubles
-LARGEST = 600.0  # largest modulus of a loss of one step on a grid
+LEAST_LOG_DELTA = -660.0  # so that the factors of item 7 are no larger than doubles
+LARGEST_LOSS = 600.0  # of one step on a grid, and its negative
 LEAST_MASS = 1e-306  # least number that is kept
 ULP = 2.0**-52  # twice the unit roundoff
 ROUNDING = 1e-12  # relative rounding error of a mass of one step beyond that of its tails, generously
@@ -54,10 +54,10 @@ FINEST = 1e-6  # least spacing, relative to epsilon
 LEFT_OUT = -40.0  # logarithm of the P-mass that may count as infinite in one sum, relative to delta
 LOG_FEW = -15.0  # logarithm of the P-mass of far losses, relative to delta, that hardly matters
 LOG_BELOW = -60.0  # logarithm of the P-mass that is raised to the lowest loss
-FAR = 1.25  # far losses are above this multiple of epsilon, and more if some losses are negative
+FAR_RATIO = 1.25  # far losses are above this multiple of epsilon, and more if some losses are negative
 HALVINGS = 28  # halvings of the interval for epsilon
 # Least and largest loss, and number of losses on either side of 0, at which the ends of a grid are looked for.
-SURVEYED = (1e-9, LARGEST, 500)
+SURVEYED = (1e-9, LARGEST_LOSS, 500)
 # Speed and memory. MOST_CELLS and PRODUCTS also decide how fine the grid is.
 MOST_CELLS = 1 << 16  # most cells of one loss
 PRODUCTS = 5e8  # most products of masses for one bound
@@ -71,11 +71,11 @@ def rounded_sums(losses: Losses, log_delta: float, epsilon: float) -> RoundedSum
 
     It is None if there is one step, or if epsilon or delta is out of range. Raises NotRepresentable if the sums would be too long.
     """
-    if sum(n for _, n in losses) < 2 or not LEAST <= log_delta < 0.0 or not 0.0 < epsilon < math.inf:
+    if sum(n for _, n in losses) < 2 or not LEAST_LOG_DELTA <= log_delta < 0.0 or not 0.0 < epsilon < math.inf:
         return None
     ranges = [_range(loss, log_delta) for loss, _ in losses]
     # A loss above `far` reaches epsilon even if all other losses are at the lowest point of their grids.
-    far = FAR * epsilon - sum(n * min(low, 0.0) for (low, _), (_, n) in zip(ranges, losses, strict=True))
+    far = FAR_RATIO * epsilon - sum(n * min(low, 0.0) for (low, _), (_, n) in zip(ranges, losses, strict=True))
     ranges = [(low, max(low, min(high, far))) for low, high in ranges]
     least_spacing = max(high - low for low, high in ranges) / MOST_CELLS
     spacing = max(epsilon / FIRST_CELLS, least_spacing)

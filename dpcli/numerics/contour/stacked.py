@@ -24,7 +24,7 @@ from dpcli.numerics.work import spend
 
 # Accuracy: heights of the lines above the real axis, as shares of a row's `_reach`. Each gives a bound.
 SHARES = (0.003, 0.02, 0.09, 0.3, 0.7)
-LONGEST = 4096  # most frequencies for which the rows are computed together; it affects speed, and results by rounding alone
+MOST_FREQUENCIES = 4096  # for which the rows are computed together; it affects speed, and results by rounding alone
 
 
 def in_stacks(losses: Losses) -> Losses:
@@ -151,12 +151,12 @@ class StackedTilted:
         """Return the sum of the rows' log characteristic functions, as `Tilted.centred` describes it for one loss.
 
         A row whose last frequency, times its standard deviation, is beyond FAR needs a line above the real axis. It is computed by its own
-        quadrature. So are all rows if there are more than LONGEST frequencies.
+        quadrature. So are all rows beyond MOST_FREQUENCIES.
         """
         total = np.zeros(count, dtype=complex)
         for block in self._blocks:
             near = (FAR / np.maximum(np.sqrt(block.variance) * step, 1e-12)).astype(int) + 1 >= count
-            near &= count <= LONGEST
+            near &= count <= MOST_FREQUENCIES
             fine = np.minimum(_fine_steps(self._lines(block), step * (count - 1), log_error), block.step)
             for rows in row_groups(np.flatnonzero(near), (block.high - block.low) / fine, math.isqrt(count) + 1):
                 total += self._on_the_line(block, rows, fine[rows], step, count)

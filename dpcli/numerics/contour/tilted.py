@@ -57,7 +57,7 @@ EXCESS_FACTOR, EXCESS = 1.001, 1e-9
 # Memory: entries of a table that are in memory at a time.
 BLOCK = 1 << 20
 # Floating point: smallest logarithm of a modulus, in place of -inf, which times a count would give NaN.
-LEAST = -700.0
+LEAST_LOG_MODULUS = -700.0
 
 
 class Tilted(Protocol):
@@ -371,7 +371,7 @@ class SplitLoss:
         change = inside + beyond  # phi - 1, whose rounding error is relative to it
         log_phi, log_bulk = log1p_complex(change), log1p_complex(inside - beyond_sum)
         for logarithm in (log_phi, log_bulk):
-            logarithm.real = np.maximum(logarithm.real, LEAST)  # a complex number with an infinite part times a count would be NaN
+            logarithm.real = np.maximum(logarithm.real, LEAST_LOG_MODULUS)
         share = (beyond + beyond_sum) / (1.0 + change)  # (phi - B) / phi
         near = np.abs(share) < 0.5  # there log1p of the share has more digits than the difference of the logarithms
         return log_phi, np.where(near, log1p_complex(np.where(near, -share, 0.0)), log_bulk - log_phi)

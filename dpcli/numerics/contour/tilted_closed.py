@@ -24,7 +24,7 @@ from dpcli.numerics.work import hold
 
 # Soundness and speed: smaller weights are left out. No error bound counts them, as they are far below the rounding of the sum, which is 1.
 LIGHT = 1e-45
-LEAST = 1e-300  # replaces smaller weights, as zero has no logarithm
+LEAST_WEIGHT = 1e-300  # replaces smaller weights, as zero has no logarithm
 # Accuracy of the values, for which integral.py allows.
 LOG_COTH_ERROR = 1e-12  # exceeds the error of the logarithm in `TiltedRange.decay`
 MEAN_STEP = 1e-30  # h of K'(t) = Im K(t + i h) / h: nothing is subtracted, and the error of order h^2 is below the rounding
@@ -32,7 +32,7 @@ MEAN_STEP = 1e-30  # h of K'(t) = Im K(t + i h) / h: nothing is subtracted, and 
 # Only the size of this variance counts: the search for the last node starts from it, and it scales allowances for rounding.
 VARIANCE_STEP = 1e-5
 # Of `TiltedRange`, with its c and e.
-NEAR = 2.0  # largest modulus of (c + i y) e for which the power series is used, because it loses no digits there
+SERIES_UP_TO = 2.0  # largest modulus of (c + i y) e for which the power series is used, because it loses no digits there
 SMALL_RANGE = 0.05  # largest c e at which mean and variance are power series; what they leave out is below 1e-10 of them
 LARGE_RANGE = 300.0  # from this c e on, e^{-2 c e} is nothing next to 1, and sinh(c e)^2 would overflow soon
 SERIES_TERMS = 39  # terms of `sinhc_slope`; for |a| and b up to 8 the first omitted one is far below the rounding of the sum
@@ -108,9 +108,9 @@ class TiltedAtoms:
         return np.zeros(len(y))
 
     def rise(self, rise: Array) -> Array:
-        """Return an upper bound on K(t + rise) - K(t). Weights below LEAST are rounded up to it."""
+        """Return an upper bound on K(t + rise) - K(t). Weights below LEAST_WEIGHT are rounded up to it."""
         hold(float(len(rise) * len(self._losses)))
-        return log_sum(np.log(np.maximum(self._weights, LEAST)) + rise[:, None] * self._losses) + rise * self.mean
+        return log_sum(np.log(np.maximum(self._weights, LEAST_WEIGHT)) + rise[:, None] * self._losses) + rise * self.mean
 
 
 class TiltedCgf:
@@ -163,7 +163,7 @@ class TiltedRange:
         y = step * np.arange(count)
         z = np.asarray(self._slope + 1j * y, dtype=np.complex128)
         e, a = self._epsilon, self._slope * self._epsilon
-        near = np.abs(z) * e <= NEAR
+        near = np.abs(z) * e <= SERIES_UP_TO
         result = np.empty(count, dtype=complex)
         if near.any():
             # sinhc(z e) / sinhc(a) is 1 plus the difference of both over sinhc(a), which is small with y.

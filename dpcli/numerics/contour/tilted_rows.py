@@ -43,9 +43,9 @@ HIGHEST = 0.45  # largest height of that line, as a share of the strip, as the e
 ROUNDED = 20.0  # the remainder may exceed the allowed error by this factor, because its exact sum is added to the error
 GOLDEN = 0.6180339887  # any irrational number serves to mix the columns of a matrix
 # Soundness and speed: weights below this share of the allowed error are left out, and no error bound counts them.
-LIGHT = 1e-6
+LIGHT_SHARE = 1e-6
 # Floating point.
-LEAST = -700.0  # smallest logarithm of a modulus, in place of -inf
+LEAST_LOG_MODULUS = -700.0  # in place of -inf
 # Speed and memory.
 RANKS = (40, 64, 100, 160)  # ranks that are tried, up to half of the number of rows
 BLOCK = 1 << 17  # entries of a table that are computed at a time
@@ -147,12 +147,12 @@ class TiltedRows:
         return HEIGHT * float(self.part.rows.shifts.min())
 
     def _without_mean(self, logarithm: ComplexArray, step: float) -> ComplexArray:
-        """Return the logarithm without e^{i y mean}, and with a real part of at least LEAST, because an infinite one times 0 is NaN.
+        """Return the logarithm without e^{i y mean}, and with a finite real part, because an infinite one times 0 is NaN.
 
         The constants log(1 - q_i) of the losses are in neither, because the transforms are those of s.
         """
         angle_of_mean = float(self.part.counts @ self._means) * step * np.arange(len(logarithm))
-        return np.asarray(np.maximum(logarithm.real, LEAST) + 1j * (logarithm.imag - angle_of_mean))
+        return np.asarray(np.maximum(logarithm.real, LEAST_LOG_MODULUS) + 1j * (logarithm.imag - angle_of_mean))
 
     def line(
         self, height: float, largest_step: float, log_error: float, factor: Callable[[ComplexArray], Array]
@@ -220,7 +220,7 @@ class SplitRows:
         share = difference / phi
         near = np.abs(share) < 0.5  # there log1p of the share has more digits than the difference of the logarithms
         log_phi, log_bulk = np.log(phi), np.log(bulk)
-        log_bulk.real, log_phi.real = np.maximum(log_bulk.real, LEAST), np.maximum(log_phi.real, LEAST)
+        log_bulk.real, log_phi.real = np.maximum(log_bulk.real, LEAST_LOG_MODULUS), np.maximum(log_phi.real, LEAST_LOG_MODULUS)
         return tilted._without_mean(log_phi, step), np.where(near, log1p_complex(np.where(near, -share, 0.0)), log_bulk - log_phi)
 
     def decay(self, y: Array) -> Array:
@@ -258,7 +258,7 @@ def _transforms(weights: ComplexArray, s: ComplexArray, step: float, count: int,
     """Return the transforms at y = 0, step, ..., (count-1) step."""
     sums = weights.sum(axis=1)
     turns = np.minimum(2.0, step * count * np.abs(s))  # at least |e^{i y s} - 1|
-    heavy = np.abs(weights).sum(axis=0) * turns > LIGHT * math.exp(log_error)
+    heavy = np.abs(weights).sum(axis=0) * turns > LIGHT_SHARE * math.exp(log_error)
     weights, s, turns = weights[:, heavy], s[heavy], turns[heavy]
     left, right, error_bound = _low_rank(weights, turns, counts, ROUNDED * math.exp(log_error) * float(counts.sum()))
     return Transforms(left, decaying_characteristic_less_one(right, s, step, count), sums, error_bound)

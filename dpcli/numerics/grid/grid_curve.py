@@ -41,7 +41,7 @@ from dpcli.numerics.grid.lattice import RARELY, Lattice
 from dpcli.numerics.logspace import log_peak
 
 # Accuracy: these decide how narrow the lower bound is. MARGIN must leave p of the docstring positive.
-WIDE = 1.0  # largest sigma for which there is a lower bound
+LARGEST_SIGMA = 1.0  # beyond it there is no lower bound
 LADDER, STEP, MARGIN = 56, 0.25, 2.5  # number of boxes; the step of the ladder and the margin m, in units of sigma
 BISECTIONS, CLOSE = 80, 1e-13  # most steps of a bisection, and the relative width at which it ends
 FIRST_DISTANCE = 1e-3  # in units of the spacing, how far below the upper bound on epsilon the lower one is first looked for
@@ -49,7 +49,7 @@ FIRST_DISTANCE = 1e-3  # in units of the spacing, how far below the upper bound 
 SUM_ERROR, GAP_ERROR = 1e-12, 1e-9  # relative errors of a value and of a bound on a small term
 ULP = 4e-16  # relative rounding error for each term of a sum
 SLACK_RAISE = 1.01  # factor of `GridCurve.slack`
-FARTHEST = 600.0  # largest exponent of a computed term; beyond it, the terms only make the bounds weaker
+LARGEST_EXPONENT = 600.0  # largest exponent of a computed term; beyond it, the terms only make the bounds weaker
 STEEP = 600.0  # terms below the reference loss whose exponent exceeds this are left out, because they are not needed
 
 
@@ -104,7 +104,8 @@ class GridCurve:
         if variance == 0.0:
             return np.zeros(0), np.zeros(0), 0.0
         sigma = math.sqrt(variance)
-        if not (sigma <= WIDE and (t + 1.0) * sigma <= 0.25 * LADDER * STEP):
+        # With such a sigma, what bounds the rest (item 6) falls beyond the last box.
+        if not (sigma <= LARGEST_SIGMA and (t + 1.0) * sigma <= 0.25 * LADDER * STEP):
             return np.zeros(0), np.zeros(0), math.inf
         margin = MARGIN * sigma  # m of item 4, with p = likely
         likely = 1.0 - RARELY - sum(math.exp(-((margin + sign * 0.5 * variance) ** 2) / (2.0 * variance)) for sign in (-1.0, 1.0))
@@ -139,7 +140,7 @@ class GridCurve:
     def _lower(self, sums: _Sums, at: float) -> float:
         """Return a lower bound on the quantity that `_upper` bounds. It is 0 if there is none."""
         t, lattice = self.lattice.tilt, self.lattice
-        if not -FARTHEST <= (t + 1.0) * at <= FARTHEST:
+        if not -LARGEST_EXPONENT <= (t + 1.0) * at <= LARGEST_EXPONENT:
             return 0.0
         widths, heights, beyond = self.boxes
         gap = beyond + lattice.excess + self.slack  # in units of e^{M - t at}
@@ -258,9 +259,9 @@ class _Sums:
         return float(self.first[self._index(at)])
 
     def curve(self, at: float) -> float:
-        """Return the hockey-stick curve at `at`, in the units of the sums. Beyond FARTHEST it is an upper bound."""
+        """Return the hockey-stick curve at `at`, in the units of the sums. Beyond LARGEST_EXPONENT it is an upper bound."""
         index = self._index(at)
-        return float(self.first[index]) - (math.exp(at) * float(self.second[index]) if at <= FARTHEST else 0.0)
+        return float(self.first[index]) - (math.exp(at) * float(self.second[index]) if at <= LARGEST_EXPONENT else 0.0)
 
 
 def _height(s: float, variance: float) -> float:

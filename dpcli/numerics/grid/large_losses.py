@@ -69,7 +69,7 @@ WIDTH = 3e-7  # about the relative width of the interval of epsilon
 WINDOW_DEVIATIONS = 10.0  # half of a window, in standard deviations
 WINDOW_ORDER = 9.0  # order of Chernoff's bound on the mass outside of a window, in units of 1 / standard deviation
 LOG_OUTSIDE = -32.0  # logarithm of that mass
-FAR = 100.0  # at losses l with t (l - epsilon) above this, the rest of a term is below e^-FAR
+LARGEST_EXPONENT = 100.0  # at losses l with t (l - epsilon) above this, the rest of a term is below e^-LARGEST_EXPONENT
 SEARCH_SHARE, SEARCH_ACCURACY = 0.2, 1e-9  # epsilon is searched within this share of its estimate, up to this relative accuracy
 # Speed and memory.
 MOST_CELLS = 1 << 19  # most cells of the fine lattice
@@ -307,10 +307,10 @@ class LargeLosses:
 
 
 def _beyond(curve: GridCurve, epsilon: float) -> tuple[float, float]:
-    """Return the curve of the lattice at epsilon, as a sum of positive terms up to FAR, and the P-mass above, in units of e^{M - t eps}."""
+    """Return the curve of the lattice at epsilon, as a sum of positive terms, and the P-mass above, in units of e^{M - t eps}."""
     lattice = curve.lattice
     first = max(math.floor(epsilon / lattice.spacing) - lattice.start, 0)
-    weights = lattice.weights[first : first + math.ceil(FAR / (lattice.tilt * lattice.spacing)) + 2]
+    weights = lattice.weights[first : first + math.ceil(LARGEST_EXPONENT / (lattice.tilt * lattice.spacing)) + 2]
     spend(0.5 * len(weights))
     distance = np.maximum(lattice.spacing * (lattice.start + first + np.arange(len(weights))) - epsilon, 0.0)
     terms = weights * np.exp(-lattice.tilt * distance)
@@ -320,7 +320,7 @@ def _beyond(curve: GridCurve, epsilon: float) -> tuple[float, float]:
 def _log_upper(curve: GridCurve, epsilon: float) -> float:
     """Return an upper bound on log of the term's curve at epsilon."""
     value, _ = _beyond(curve, epsilon)
-    value = value + 2.0 * math.exp(-FAR) + curve.slack
+    value = value + 2.0 * math.exp(-LARGEST_EXPONENT) + curve.slack
     scale = curve.lattice.log_scale + curve.lattice.log_error
     return scale - curve.lattice.tilt * epsilon + math.log(value) if math.isfinite(value) else math.inf
 
