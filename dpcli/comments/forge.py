@@ -25,7 +25,7 @@ UpdateResult = Literal["written", "updated", "unchanged", "not written: nothing 
 PER_PAGE = 20  # number of comments on a page of an answer; affects the number of requests and, with MOST_PAGES, of comments
 MOST_PAGES = 1_000  # these pages have more comments than either forge allows, so that a server without an empty page is noticed
 LARGEST_EVENT = 1 << 25  # largest size of an event in bytes; GitHub's limit is 25 MB
-LONGEST_NAME = 64  # characters of the name of a comment; chosen by hand
+LONGEST_NAME = 64  # characters of a comment's name; chosen by hand
 TYPE_NAMES: dict[type, str] = {
     dict: "a JSON object",
     list: "a list",

@@ -135,7 +135,7 @@ def _plan(multiples: int | IndexArray, terms: int) -> _Plan:
         cheapest = int(np.argmin(costs))
         fine, rows, first = min(FINE_ROTATIONS[cheapest], most_fine), needed[cheapest], firsts[cheapest]
         coarse = rows[first]
-        chosen = (np.searchsorted(coarse, rows) - rows) * fine + multiples
+        chosen = (np.searchsorted(coarse, rows) - rows) * fine + multiples  # row in the table * fine + multiples % fine
     hold(2.0 * fine * terms)
     hold(float(len(coarse)) * fine)
     spend(float(len(coarse)) * terms * (1.0 + PRODUCT_COST * fine))

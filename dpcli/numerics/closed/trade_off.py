@@ -21,7 +21,7 @@ from dpcli.numerics.roots import bracket_root, expand_until
 
 ROUNDING = 2.0**-50  # more than the rounding error of a sum of three terms of at most 1 (soundness)
 SMALLEST_MU = 1e-9  # smallest mu that is returned for a positive delta; a smaller one is rounded up to it (accuracy)
-MU_RATIO = 4.0  # ratio of the values of mu that bracket the result, a power of 2 (speed)
+MU_RATIO = 4.0  # ratio of the values of mu that bracket the result (speed)
 
 
 def false_negatives(epsilons: Array, deltas: Array, alphas: Array) -> Array:

@@ -94,7 +94,7 @@ class LoneRows:
         log_epsilon = bracket_root(lambda at: self.log_delta(math.exp(at)) - log_delta, LEAST_LOG, MOST_LOG, rtol=ROUGH)[0]
         return math.exp(log_epsilon)
 
-    def core(self, log_mass: float) -> tuple[float, float]:
+    def moments(self, log_mass: float) -> tuple[float, float]:
         """Return the sums of E_P[L] and of E_P[L^2], without the largest outcomes, of total probability e^log_mass."""
         mu, q = self.table.shifts, self.table.weights
         depth = math.log(float(self.counts.sum())) - log_mass  # minus the log of the probability for each step
@@ -244,7 +244,7 @@ def _farther(last: Jump, log_delta: float, estimate: float) -> float:
     epsilon is larger, and between their inverses otherwise.
     """
     lower, upper = last.log_delta(estimate)
-    _, upper_before = last.log_delta(0.8 * estimate)  # for the slope between both points
+    _, upper_before = last.log_delta(0.8 * estimate)
     slope = (upper_before - upper) / (0.2 * estimate)
     is_larger = lower > log_delta
     tangent = estimate + (upper - log_delta) / slope if slope > 0.0 and math.isfinite(upper) else math.nan
@@ -296,7 +296,7 @@ def _core(losses: Losses) -> Core | None:
     parts = _cuts_alone(singles, HIGHEST_LEVEL, LOG_RARE - math.log(math.fsum(n for _, n in losses)))
     if parts is None:
         return None
-    moments = [(part.moments(), n) for part, n in parts] + ([] if rows is None else [(rows.core(LOG_RARE), 1)])
+    moments = [(part.moments(), n) for part, n in parts] + ([] if rows is None else [(rows.moments(LOG_RARE), 1)])
     mean = math.fsum(n * mean_of_one for (mean_of_one, _), n in moments)
     square = math.fsum(n * square_of_one for (_, square_of_one), n in moments)
     return Core(mean, math.sqrt(square)) if square > 0.0 else None  # if the steps' means are small, this is about the variance

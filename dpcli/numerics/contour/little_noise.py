@@ -144,7 +144,7 @@ def counted_loss(parts: Sequence[tuple[StepKind, int]], log_delta: float, log_mi
 
 def _counts(n: int, q: float, log_least: float) -> tuple[Array, Array] | None:
     """Return the counts k from 0 on and log P(K = k). The probability of larger counts is below e^log_least. None beyond LARGEST_COUNT."""
-    spread = math.sqrt(-2.0 * log_least * n * q) - log_least  # at least the deviation of Bernstein's bound
+    spread = math.sqrt(-2.0 * log_least * n * q) - log_least  # K > n q + spread is rarer than e^log_least, by Bernstein's bound
     top = min(n, math.ceil(n * q + 2.0 * spread))
     if top > LARGEST_COUNT:
         return None

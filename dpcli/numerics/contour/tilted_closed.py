@@ -117,7 +117,7 @@ class TiltedCgf:
     """A loss whose CGF is known at complex arguments."""
 
     exact_cgf = pointwise = True
-    terms = 10  # a closed form takes about as long as that many terms of a sum
+    terms = 10  # a closed form takes about as long as so many terms
 
     def __init__(self, cgf: Callable[[ComplexArray], ComplexArray], t: float, decay: Callable[[Array], Array]) -> None:
         self._cgf, self._t, self.decay = cgf, t, decay

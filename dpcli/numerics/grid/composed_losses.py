@@ -52,7 +52,7 @@ MAGNIFIED_LESS = 16.0  # subtracted from -log_negligible for that logarithm
 MAX_POINTS = 1 << 20  # most points of a convolution
 WIDENED = 2.0  # room for a window that turns out longer than planned: a plan may take 1 / WIDENED of MAX_POINTS for it
 LONGEST_WINDOW = 8.0  # a longer window, in multiples of the planned one, is not made
-PASSES = 2.0  # cells of work for each point of the plan
+CELLS_OF_POINT = 2.0  # work of each point of the plan
 # Estimated work of a plan, for each point of the finest grid of a part: without rounds, and more for each round. It decides which plan is
 # taken.
 WORK, WORK_OF_ROUND = 3.0, 10.0
@@ -128,7 +128,7 @@ def plan_grid(parts: Parts, target: GridTarget, error: float, unit: float, work:
 
 def _cheapest(parts: Parts, target: GridTarget, error: float, unit: float, work: float) -> GridPlan:
     """Return the plan of `plan_grid` for this tilt, even if numbers would overflow across a cell."""
-    work = min(work, remaining() / PASSES)
+    work = min(work, remaining() / CELLS_OF_POINT)
     window = tilted_window([(part.survey, part.copies) for part in parts], target.tilt, target.log_negligible)
     ranges = [_range(part, target) for part in parts]
     # If the tilted composition is concentrated on its largest loss, its window has no width. The ranges of single steps give a scale then.

@@ -160,7 +160,7 @@ def _lattice_of(parts: Sequence[tuple[Lattice, int]], first: int, weights: Array
     """Return the lattice with these weights. Its other fields are sums over the parts, and include the rounding of this convolution.
 
     rounding: a bound on the Euclidean norm of the error of `weights`. relative: a bound on their relative error; 0 for a transform, which
-    has an absolute error instead.
+    has an absolute error instead, and COMMON.
     """
     log_finite = math.fsum(n * math.log1p(-one.infinite) if one.infinite < 1.0 else -math.inf for one, n in parts)
     log_with_lost = math.fsum(n * math.log1p(one.lost) for one, n in parts)
@@ -172,7 +172,7 @@ def _lattice_of(parts: Sequence[tuple[Lattice, int]], first: int, weights: Array
         log_scale=math.fsum(n * one.log_scale for one, n in parts),
         infinite=-math.expm1(log_finite),
         error=math.fsum(n * one.error for one, n in parts) + rounding,
-        log_error=math.fsum(n * one.log_error for one, n in parts) + COMMON * (relative == 0.0) + relative,
+        log_error=math.fsum(n * one.log_error for one, n in parts) + (relative or COMMON),
         lost=math.expm1(log_with_lost) if log_with_lost < 700.0 else math.inf,  # e^700 is nearly the largest float
         excess=math.fsum(n * one.excess for one, n in parts),
         blur=math.fsum(n * one.blur for one, n in parts),

@@ -192,7 +192,7 @@ def total_of(a: Spread, b: Spread) -> Spread:
 
 
 def _log_sum(i: int, j: int, spacing: float) -> int:
-    """Return an index at or below log(e^{ih} + e^{jh}) / spacing. One is subtracted, in case rounding increased the value."""
+    """Return an index at or below log(e^{ih} + e^{jh}) / spacing. One is subtracted for rounding."""
     return max(i, j) + math.floor(math.log1p(math.exp(-spacing * abs(i - j))) / spacing) - 1
 
 
