@@ -199,7 +199,7 @@ class Jump:
         low, high = self.small.log_delta(epsilon)
         weight = math.expm1(epsilon) * self.big_mass
         second_term = self.mass_difference - weight
-        # Each mass errs by about SLACK (cut.py).
+        # Each mass errs by about SLACK.
         error = 4.0 * SLACK * (self.mass_difference + abs(weight)) + self.left_out_mass * (1.0 + math.exp(epsilon) * self.big_mass)
         log_most = epsilon + math.log(self.big_mass) if self.big_mass > 0.0 else -math.inf  # log of e^eps Q(A), which may exceed 1
         log_bound = float(np.nanmin(np.append(self.log_moments + (1.0 + self.power) * epsilon, math.inf)))
