@@ -3,8 +3,7 @@
 A *forge* is such a server, and `Forge` says where it keeps the comments of one pull request; below, "pull request" means a merge request
 too. The commands (commands/comment.py) ask for a forge (`github_pull`, `gitlab_merge`), and then call `update_comment` with the text. The
 *marker* is an invisible first line, by which a later job recognises its own comment. Only comments by the token's owner are changed:
-anybody may write a comment with the marker. The token goes to the forge alone, and no message contains it. Answers of a server are checked
-in form, and read up to an empty page.
+anybody may write a comment with the marker. Answers of a server are checked in form, and read up to an empty page.
 """
 
 from __future__ import annotations
@@ -26,6 +25,7 @@ UpdateResult = Literal["written", "updated", "unchanged", "not written: nothing 
 PER_PAGE = 20  # number of comments on a page of an answer; affects the number of requests and, with MOST_PAGES, of comments
 MOST_PAGES = 1_000  # these pages have more comments than either forge allows, so that a server without an empty page is noticed
 LARGEST_EVENT = 1 << 25  # largest size of an event in bytes; GitHub's limit is 25 MB
+LONGEST_NAME = 64  # characters of a comment's name; chosen by hand
 TYPE_NAMES: dict[type, str] = {
     dict: "a JSON object",
     list: "a list",
@@ -86,15 +86,12 @@ class Forge:
         raise InputError(f"{where}: expected at most {MOST_PAGES:,} pages of comments, found more")
 
     def create(self, body: str) -> None:
-        """Write a new comment."""
         self.client.call("POST", self.path, {"body": body})
 
     def replace(self, comment: PostedComment, body: str) -> None:
-        """Replace the text of a comment."""
         self.client.call(self.update_method, f"{self.comment_path}/{comment.number}", {"body": body})
 
     def remove(self, comment: PostedComment) -> None:
-        """Delete a comment."""
         self.client.call("DELETE", f"{self.comment_path}/{comment.number}")
 
     def _read(self, answer: Any, where: str) -> PostedComment:
@@ -261,8 +258,8 @@ def marker(name: str | None) -> str:
 
     Raises InputError unless the name consists of letters, digits and single hyphens between them.
     """
-    if name is not None and not (len(name) <= 64 and _NAME.fullmatch(name)):
-        raise InputError(f"--name: expected at most 64 letters, digits and single hyphens between them, found {name!r}")
+    if name is not None and not (len(name) <= LONGEST_NAME and _NAME.fullmatch(name)):
+        raise InputError(f"--name: expected at most {LONGEST_NAME} letters, digits and single hyphens between them, found {name!r}")
     return f"<!-- dpcli:gate{'' if name is None else f' {name}'} -->"
 
 

@@ -1,8 +1,8 @@
 """The checks of `dpcli doctor`: facts about this machine, each with a verdict and advice.
 
 `examine` makes all of them: versions, SQLite, the file system, random numbers, the clock and git. A "fail" means that something that dpcli
-needs is broken here, such as an SQLite that refuses the settings of ledgers. A risk, such as a network file system, is a "warn", and an
-optional part that is missing is "absent". A check must not break what it examines: it writes only temporary files.
+needs is broken here, such as an SQLite that refuses the settings of ledgers. A risk, such as a network file system, is a "warn". What is
+missing or unknown, but not needed, is "absent". A check must not break what it examines: it writes only temporary files.
 """
 
 from __future__ import annotations
@@ -54,15 +54,7 @@ _NUMBERS = re.compile(r"\d+(?:\.\d+)*")
 
 @dataclass(frozen=True, slots=True)
 class Fact:
-    """A fact about this machine.
-
-    Attributes:
-        name: Name of the examined property.
-        value: Value of the property.
-        verdict: "ok"; "warn" for a risk; "fail" if something that dpcli needs is broken; "absent" if something is missing or unknown and is
-            not needed.
-        advice: Advice to the user; "" if there is none.
-    """
+    """A property of this machine, with its value, a verdict and advice to the user; "" if there is none."""
 
     name: str
     value: str
@@ -200,7 +192,7 @@ def _randomness() -> Iterator[Fact]:
 
 
 def _clock() -> Iterator[Fact]:
-    """Yield facts about the clock, which determines when waivers and reservations expire."""
+    """Yield facts about the clock, which determines when waivers of the gate and reservations of a ledger expire."""
     import datetime
 
     now = datetime.datetime.now(datetime.UTC)
@@ -244,7 +236,7 @@ def _durability(version: tuple[int, ...]) -> Fact:
 
     name = "ledger durability"
     # Ledgers do not use the write-ahead log (WAL); the note is for those who would.
-    wal_note = "" if version >= DURABLE_WAL else "; WAL would need SQLite 3.51.3"
+    wal_note = "" if version >= DURABLE_WAL else f"; WAL would need SQLite {'.'.join(map(str, DURABLE_WAL))}"
     try:
         with tempfile.TemporaryDirectory() as folder:
             connection = sqlite3.connect(Path(folder, "probe.sqlite"))

@@ -95,10 +95,7 @@ class BlamedLine(NamedTuple):
 
 
 def _with_committed_names(folder: str, blamed_lines: dict[int, BlamedLine]) -> dict[int, Author]:
-    """Return the authors with the names in their commits.
-
-    git blame replaces names by .mailmap, which the author of a change under review may edit.
-    """
+    """Return the authors with the names in their commits, in place of which git blame states those in .mailmap."""
     commits = sorted({blamed.commit for blamed in blamed_lines.values()})
     if not commits:
         return {}

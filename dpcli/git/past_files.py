@@ -65,7 +65,7 @@ def files_at(ref: str, paths: Sequence[str]) -> dict[str, PastFile | None]:
     """Return each file as it was at the git revision `ref`; None for a new file.
 
     Links are followed as they were at the revision. A file under a new name, committed or not, is matched with the deleted file that shares
-    most of its keys and values, if it shares at least half of them.
+    most of its keys and values.
 
     A file of a repository inside the one under review is matched with the file at its path at the revision. If there is none, it is matched
     with the file in the commit to which the revision links. The branches of the inner repository are ignored, as nobody has reviewed them.
@@ -224,11 +224,10 @@ def _renamed_file(tree: str, path: str, top: str, removed: RemovedFiles) -> Past
 
 
 def removed_files(tree: str, top: str, endings: tuple[str, ...]) -> Iterator[tuple[str, bytes]]:
-    """Yield the path and the content of each file of the commit that the work tree no longer has.
+    """Yield the path and the content of each file of the commit that counts as deleted.
 
-    A file also counts as removed if less than half of its keys and values remain, or if it was a pipeline and no longer is. The content of
-    a link is the content of its target. A file that was added to the history of the commit after the histories parted does not count.
-    Raises InputError if the clone lacks the content of a file.
+    The content of a link is the content of its target. A file that was added to the history of the commit after the histories parted does
+    not count. Raises InputError if the clone lacks the content of a file.
     """
     entries = list(_changed_entries(tree, top, endings))
     for entry, data in zip(entries, contents_at(top, [entry.blob for entry in entries]), strict=True):

@@ -17,7 +17,7 @@ _LOG_2 = 0.6931471805599453
 # Accuracy: callers allow for errors of a few rounding units, which these keep.
 # Below this x, the logarithm of the normal distribution function is computed by the series of Mills' ratio, (1 - Phi) / phi.
 FAR = -20.0
-MILLS_TERMS = 10  # terms of this asymptotic series; below FAR the first omitted term is under 1e-17
+MILLS_TERMS = 10  # terms of this series; below FAR the first omitted one, which bounds the relative error, is under 1e-17
 NEARLY_X = 36.0  # above this x, log(e^x - 1) differs from x by less than 3e-16
 FRACTION_FROM, FRACTION_TERMS = 3.0, 60  # the fraction's error falls with x and the number of terms; here it is below an ulp
 EXACT_RECORDS = 64  # largest number of records whose binomial probabilities are computed as ratios of integers
@@ -59,11 +59,7 @@ def log_peak(s: float) -> float:
 
 
 def log_ndtr(x: float) -> float:
-    """Return the logarithm of the standard normal distribution function, for any x.
-
-    Above FAR it uses the C library's erfc. Below, it uses the asymptotic series of Mills' ratio, whose relative error is smaller than the
-    first omitted term and so under 1e-17.
-    """
+    """Return the logarithm of the standard normal distribution function, for any x."""
     if x > 0.0:
         return math.log1p(-0.5 * math.erfc(x / _SQRT2))
     if x > FAR:

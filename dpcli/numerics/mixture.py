@@ -27,7 +27,8 @@ from dpcli.numerics.tails import mixed
 from dpcli.numerics.work import hold, spend
 
 Line = TypeVar("Line", Array, ComplexArray)
-FAR = 30.0  # largest exponent at which log m is log1p(m - 1); above it log m is summed from logarithms, which cannot overflow
+LARGE_EXPONENT = 30.0  # log m is log1p(m - 1) up to it; above, it is summed from logarithms, which cannot overflow
+LEAST_CHANGE = -0.5  # m - 1 below which log m is summed from logarithms too, because the digits of w_0 are lost
 # Accuracy and speed: fewer shifts give a mixture that dominates by more. A group is the records of one unit of privacy.
 EXACT = EXACT_RECORDS  # largest group whose weights are all kept; a larger group's are rounded up to this many shifts
 MIDDLE = 48  # number of the EXACT shifts that are near the mean, where nearly all of the weight is
@@ -35,7 +36,7 @@ DEVIATIONS = 8.0  # half-width in standard deviations of the range that counts a
 MOST_RECORDS = 100_000  # larger groups are bounded by one record of their total size
 # Speed and memory.
 BLOCK = 1 << 17  # numbers of a table that are computed at a time, so that they stay in the processor's cache
-LEAST = 6  # fewest rows for which one table is faster than separate losses
+FEWEST_IN_TABLE = 6  # fewest rows for which one table is faster than separate losses
 NODE_RATIO = 1.2  # largest ratio between the node counts of rows in one block, because each row gets as many nodes as the longest
 MORE_NODES = 4.0  # and nodes that may be added to the larger count, so that rows with few nodes share a block
 # Bisection for the place of a peak ends at this width. Any place that satisfies the condition of `Mixture.left_peak` is sound.
@@ -50,9 +51,9 @@ def log_excess(at: Array, log_rest: float) -> Array:
 def unmix(at: Array, log_rest: float, weight: float) -> Array:
     """Return u with log(w_0 + w e^u) = at, where w = `weight` > 0 and w_0 = e^log_rest = 1 - w. It is -inf at and below log_rest."""
     with np.errstate(all="ignore"):
-        change = np.expm1(np.clip(at, -FAR, FAR)) / weight  # e^u - 1
-        near = (np.abs(at) < FAR) & (change > -0.5) & (change < np.inf)  # a small `at` keeps its digits here
-        return np.where(near, np.log1p(np.maximum(change, -0.5)), log_excess(at, log_rest) - math.log(weight))
+        change = np.expm1(np.clip(at, -LARGE_EXPONENT, LARGE_EXPONENT)) / weight  # e^u - 1
+        near = (np.abs(at) < LARGE_EXPONENT) & (change > LEAST_CHANGE) & (change < np.inf)  # a small `at` keeps its digits here
+        return np.where(near, np.log1p(np.maximum(change, LEAST_CHANGE)), log_excess(at, log_rest) - math.log(weight))
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,11 +94,11 @@ class Mixture:
             hold(2.0 * len(self.shifts) * len(x))
         u = self._exponents(x)
         weights = np.exp(self.log_weights) if self.weights is None else np.array(self.weights)
-        by_logarithms = u.real.max(axis=0) > FAR
+        by_logarithms = u.real.max(axis=0) > LARGE_EXPONENT
         change = product(weights, np.expm1(np.where(by_logarithms, 0.0, u) if by_logarithms.any() else u))  # m - 1
-        logarithm: Any = log1p_complex(change) if np.iscomplexobj(x) else np.log1p(np.maximum(change, -0.5))
+        logarithm: Any = log1p_complex(change) if np.iscomplexobj(x) else np.log1p(np.maximum(change, LEAST_CHANGE))
         result: Line = logarithm
-        by_logarithms |= change.real < -0.5  # there 1 + change would lose the digits of w_0
+        by_logarithms |= change.real < LEAST_CHANGE
         if by_logarithms.any():
             result[by_logarithms] = self._log_sum(u[:, by_logarithms])
         return result
@@ -158,7 +159,7 @@ class Mixture:
         return mixed(log_weights, [normal[0], *above]), mixed(log_weights, [normal[1], *below])
 
     def left_peak(self, power: float) -> float:
-        """Return s >= 0 such that to the left of -s, N(0,1) m^-power falls faster than the normal density does from its centre.
+        """Return s >= 0 such that at -s - d, for d > 0, N(0, 1) m^-power is at most its value at -s times e^{-d^2 / 2}.
 
         The condition is s >= power * (slope of log m at -s). Bisection finds such an s, because log m is convex and its slope increases.
         """
@@ -230,9 +231,9 @@ class Shifted:
         """Return log m at nodes of shape (rows, nodes), with all its digits near m = 1."""
         s, weight = self.shifts[:, None], self.weights[:, None]
         u = s * x - 0.5 * s * s
-        change = weight * np.expm1(np.minimum(u, FAR))  # m - 1
-        result: Array = np.log1p(np.maximum(change, -0.5))
-        by_logarithms = (u > FAR) | (change < -0.5)  # as in `Mixture.log_ratio`: it would overflow, or lose the digits of 1 - q
+        change = weight * np.expm1(np.minimum(u, LARGE_EXPONENT))  # m - 1
+        result: Array = np.log1p(np.maximum(change, LEAST_CHANGE))
+        by_logarithms = (u > LARGE_EXPONENT) | (change < LEAST_CHANGE)  # as in `Mixture.log_ratio`
         if by_logarithms.any():
             row, _ = np.nonzero(by_logarithms)
             result[by_logarithms] = np.logaddexp(u[by_logarithms] + np.log(self.weights)[row], np.log1p(-self.weights)[row])
@@ -247,12 +248,12 @@ class Shifted:
         u = (s * x - 0.5 * s * s)[:, None, :]
         turn = (s * heights)[:, :, None]
         # The real and the imaginary part of m - 1, in which nothing cancels: e^u cos(turn) - 1 is (e^u - 1) cos(turn) - (1 - cos(turn)).
-        growth, cosine, sine = np.expm1(np.minimum(u, FAR)), np.cos(turn), np.sin(turn)
+        growth, cosine, sine = np.expm1(np.minimum(u, LARGE_EXPONENT)), np.cos(turn), np.sin(turn)
         real = weight * (growth * cosine - 2.0 * np.sin(0.5 * turn) ** 2)
         imaginary = weight * (1.0 + growth) * sine
         log_modulus: Array = 0.5 * np.log1p(np.maximum(real * (2.0 + real) + imaginary * imaginary, -0.9))
         angle: Array = np.arctan2(imaginary, 1.0 + real)
-        by_logarithms = np.broadcast_to(u > FAR, real.shape) | (real < -0.5)
+        by_logarithms = np.broadcast_to(u > LARGE_EXPONENT, real.shape) | (real < LEAST_CHANGE)
         if by_logarithms.any():  # the terms q e^u and 1 - q, in units of the larger one
             row, line, node = np.nonzero(by_logarithms)
             log_shifted, log_rest = u[row, 0, node] + np.log(self.weights)[row], np.log1p(-self.weights)[row]

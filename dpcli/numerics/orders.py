@@ -16,29 +16,29 @@ from dpcli.numerics.arrays import Array, np
 from dpcli.numerics.work import spend
 
 # Accuracy and speed: every order that is tried gives a valid bound, and rho is bounded between the orders that are tried.
+# Points lie on a lattice: *place* i, a whole number, is the point z = 4 * 2^(i / OCTAVE).
 OCTAVE = 4**7  # lattice points between z and 2 z; at a smooth minimum the best of them is 1e-9 above the least value
-# Places of z from 1/64 to 1.1e12, where the search for a pure mechanism ends.
+# Places of z from 1/64 to 1.1e12, where the search ends for a mechanism with a finite epsilon at delta = 0.
 FEW_PLACES = tuple(k * OCTAVE for k in (*range(-8, 18), *range(18, 39, 2)))
 # These places are denser at z from 4 to 128, where bounds of several theorems cross.
 DEFAULT_PLACES = tuple(sorted({*FEW_PLACES, *(k * OCTAVE // 3 for k in range(16))}))
 # These places are denser at z from 1/16 to 256 too. They are for delta at a given epsilon, whose valleys are narrow.
 FINE_PLACES = tuple(sorted({*DEFAULT_PLACES, *(k * OCTAVE // 8 for k in range(-48, 49))}))
-SHORT = OCTAVE // 4**3  # grain of a shorter search, for callers that search many times
+SHORT = OCTAVE // 4**3  # distance between places at which a shorter search stops, for callers that search many times
 LOWEST = -41 * OCTAVE  # place of the smallest order that is tried, z = 1.8e-12
 VALLEYS = 4  # most valleys that are searched to the bottom; the others start at larger values
 STOPS = (4, 6, 8, 10, 12, 14, 17, 40)  # octaves above z = 4 at which the first pass checks whether larger orders can be better
 LEFT_OCTAVES = 8  # octaves to the left that are tried at a time if the best order is the smallest one
 WORK, WORK_OF_POINT = 600.0, 10.0  # work of a call of f and of each of its points, in cells (numerics/work.py)
 # For `least_rho`: first z, first ratio of z, tolerance, most refinements, and the z beyond which the search for a last z ends.
-FIRST_ORDER, COARSE, TIGHT, MOST, LARGEST_ORDER = 1e-3, 1.3, 1e-3, 40, 1e12
+FIRST_ORDER, RATIO, TOLERANCE, MOST_REFINEMENTS, LARGEST_ORDER = 1e-3, 1.3, 1e-3, 40, 1e12
 
 
 def least_over_orders(f: Callable[[Array], Array], grain: int = 1, first: tuple[int, ...] = DEFAULT_PLACES) -> tuple[float, float]:
     """Minimise a bound over orders 1 + z: evaluate it along the whole line, then search the best valleys to their bottoms.
 
-    All points are integers or lie on one lattice, z = 4 * 2^(i / OCTAVE), where i is the place of the point. The bottom of a valley
-    therefore does not depend on the path to it. Epsilon at a delta, and delta at that epsilon, have their least values at the same order,
-    and both searches end there.
+    All points are integers or lie on one lattice, so the bottom of a valley does not depend on the path to it. Epsilon at a delta, and
+    delta at that epsilon, have their least values at the same order, and both searches end there.
 
     Args:
         f: maps an array of z > 0 to upper bounds, inf or NaN if there is none; called about ten times, with up to 40 points each.
@@ -47,8 +47,7 @@ def least_over_orders(f: Callable[[Array], Array], grain: int = 1, first: tuple[
         first: the places of the first pass. A valley between two of them may be missed.
 
     Returns:
-        (z, f(z)) of the smallest value found; the value is `inf` if none is finite. If f is an upper bound at every z, then so is any value
-        of f, and a minimum that the search misses costs tightness only.
+        (z, f(z)) of the smallest value found; the value is `inf` if none is finite.
     """
     search = _Search(f, grain)
     search.first_pass(first)
@@ -91,7 +90,7 @@ class _Search:
 
     def evaluate(self, places: tuple[int, ...]) -> None:
         """Compute and store the values of f at `places`."""
-        self.f_at.update(zip(places, self._values_at([_abscissa(i) for i in places]), strict=True))
+        self.f_at.update(zip(places, self._values_at([_z_at(i) for i in places]), strict=True))
 
     def _values_at(self, points: list[float]) -> list[float]:
         """Return f at each z of `points`, with inf in place of NaN."""
@@ -135,9 +134,9 @@ class _Search:
 
         Bounds that are interpolated between integer orders have their corners at integers.
         """
-        bottoms = [_abscissa(i) for i in valleys]
+        bottoms = [_z_at(i) for i in valleys]
         near_bottoms = {max(float(end(z)), 1.0) for z in bottoms for end in (math.floor, math.ceil)}
-        near_bottoms |= {_abscissa(vertex) for i in valleys if self.grain > 1 for vertex in self.vertex(i)}
+        near_bottoms |= {_z_at(vertex) for i in valleys if self.grain > 1 for vertex in self.vertex(i)}
         extra = sorted(near_bottoms)
         values = [*(self.f_at[i] for i in valleys), *(self._values_at(extra) if extra else ())]
         # Without a valley no value is finite, and any order will do.
@@ -152,8 +151,8 @@ class _Search:
         return (place + 0.5 * ((low - place) * up - (high - place) * down) / (up - down),)
 
 
-def _abscissa(place: float) -> float:
-    """Return the z of a place on the lattice."""
+def _z_at(place: float) -> float:
+    """Return the z of a place on the lattice, or between two places."""
     return float(4.0 * 2.0 ** (place / OCTAVE))
 
 
@@ -170,16 +169,16 @@ def least_rho(cgf: Callable[[Array], Array], largest: float) -> float:
     # Find a last z beyond which the ratio is below one that is reached. slope: K(z) / z.
     last = FIRST_ORDER
     while True:
-        z = np.geomspace(FIRST_ORDER, last * COARSE, max(2, round(np.log(last * COARSE / FIRST_ORDER) / np.log(COARSE)) + 1))
+        z = np.geomspace(FIRST_ORDER, last * RATIO, max(2, round(np.log(last * RATIO / FIRST_ORDER) / np.log(RATIO)) + 1))
         slope = cgf(z) / z
         if largest / (z[-1] + 1.0) <= np.max(slope / (z + 1.0)) or z[-1] > LARGEST_ORDER:
             break
         last = z[-1] ** 1.5 if z[-1] > 2.0 else 10.0
-    # Add points where the bound between two points is not within TIGHT of the largest ratio that is reached.
-    for _ in range(MOST):
+    # Add points where the bound between two points is not within TOLERANCE of the largest ratio that is reached.
+    for _ in range(MOST_REFINEMENTS):
         largest_ratio = float(np.max(slope / (z + 1.0)))
         bounds = _ratio_bounds(z, slope)
-        is_loose = bounds > largest_ratio * (1.0 + TIGHT)
+        is_loose = bounds > largest_ratio * (1.0 + TOLERANCE)
         if not is_loose.any():
             break
         low = np.concatenate(([0.5 * z[0]], z[:-1]))[is_loose]

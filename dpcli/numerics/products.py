@@ -121,8 +121,7 @@ class _Plan(NamedTuple):
 def _plan(multiples: int | IndexArray, terms: int) -> _Plan:
     """Return the table for these frequencies. For scattered frequencies it has only the coarse rotations that some frequency needs.
 
-    Spends the work of the sums. Raises TooMuchWork if it is not allowed, or if the table of fine rotations or that of the results is too
-    large.
+    Spends the work of the sums.
     """
     most_fine = max(TABLE // (2 * max(terms, 1)), 1)
     if isinstance(multiples, int):  # as many fine rotations as coarse ones
@@ -136,7 +135,7 @@ def _plan(multiples: int | IndexArray, terms: int) -> _Plan:
         cheapest = int(np.argmin(costs))
         fine, rows, first = min(FINE_ROTATIONS[cheapest], most_fine), needed[cheapest], firsts[cheapest]
         coarse = rows[first]
-        chosen = (np.searchsorted(coarse, rows) - rows) * fine + multiples
+        chosen = (np.searchsorted(coarse, rows) - rows) * fine + multiples  # row in the table * fine + multiples % fine
     hold(2.0 * fine * terms)
     hold(float(len(coarse)) * fine)
     spend(float(len(coarse)) * terms * (1.0 + PRODUCT_COST * fine))

@@ -52,9 +52,6 @@ def power_moment(
 
     Returns:
         Shape (n,). The bounds exceed the exact values by at most about 1e-12, relative, except where the fallback is used.
-
-    Raises:
-        TooMuchWork: As `dpcli.numerics.work.hold`.
     """
     result = np.empty(len(z))
     spans = [span(order, window, step) for order in z.tolist()]

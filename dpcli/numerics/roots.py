@@ -1,8 +1,8 @@
 """Searches in one dimension: roots, minima, and inverses of increasing functions at many values at once.
 
 The functions return where a search ended, and no certified bound: a caller that needs a sound answer takes the end of the bracket on the
-safe side, or computes its bound at the point that was returned. A minimum need not be global; every point gives a valid bound where these
-are used, and a better one only a tighter bound.
+safe side, or computes its bound at the point that was returned. A minimum need not be global: where these are used, every point gives a
+valid bound, and a better one only a tighter bound.
 """
 
 from __future__ import annotations
@@ -96,8 +96,7 @@ def minimise_unimodal(f: Callable[[Array], Array], start: float = 4.0, ratio: fl
         rounds: how often the interval around the minimum is refined.
 
     Returns:
-        (x, f(x)) of the smallest value found; the value is `inf` if no value is finite at the points tried, between 1e-12 and 1e12. If f is
-        an upper bound at every x, then so is any value of f, and a minimum that the search misses costs tightness only.
+        (x, f(x)) of the smallest value found; the value is `inf` if no value is finite at the points tried, between LEAST_X and LARGEST_X.
     """
     f_at: dict[float, float] = {}
 
@@ -147,8 +146,7 @@ def _vertex(values: dict[float, float]) -> list[float]:
 def minimise_scalar(f: Callable[[float], float], start: float, ratio: float = 4.0) -> float:
     """Return the smallest value found of a unimodal function of x > 0.
 
-    The search moves by factors of `ratio` until the minimum is bracketed, and then uses golden sections on log x. If f is an upper bound
-    everywhere, then so is any value of f, and a minimum that the search misses costs tightness only.
+    The search moves by factors of `ratio` until the minimum is bracketed, and then uses golden sections on log x.
     """
     middle, step = math.log(start), math.log(ratio)
     left, right = middle - step, middle + step

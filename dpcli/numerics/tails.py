@@ -30,14 +30,15 @@ BOTH, EQUAL_TAILS = 8.0, 20.0
 LOG_HALF = -0.7
 # Largest epsilon that is looked for, far above any of use. A loss that is larger with too much probability counts as infinite.
 LARGEST_EPSILON = 1e15
+LARGEST_EXPONENT = 700.0  # e^710 overflows
 
 
 class Tails(NamedTuple):
     """The logarithms of P(L > l), P(L <= l), Q(L > l) and Q(L <= l) at increasing finite l, each of shape (n,).
 
-    Both tails are stored, because one minus a probability loses digits in floating point. Mass at L = +inf, which Q does not have, belongs
-    to `p_above`, and mass at L = -inf to `q_below`. The values are at most 0, and -inf if the probability is 0. The relative error of each
-    probability is at most ROUNDING (4 + |logarithm|). A shift of l that P and Q share does not count as an error.
+    Mass at L = +inf, which Q does not have, belongs to `p_above`, and mass at L = -inf to `q_below`. The values are at most 0, and -inf if
+    the probability is 0. The relative error of each probability is at most ROUNDING (4 + |logarithm|). A shift of l that P and Q share does
+    not count as an error.
     """
 
     p_above: Array
@@ -100,8 +101,6 @@ def atom_tails(at: Array, losses: Array, log_p: Array, log_q: Array) -> Tails:
 
     at: the l at which the tails are computed, shape (n,).
     losses: the values in increasing order, shape (m,). log_p, log_q: their log probabilities under P and Q, shape (m,).
-
-    Spends work; raises TooMuchWork if the allowance is used up.
     """
     spend(0.5 * len(losses) + len(at))
     index = np.searchsorted(losses, at, side="right")  # losses[:index] are at most `at`
@@ -132,8 +131,6 @@ def single_log_delta(loss: HasTails, epsilon: float) -> tuple[float, float]:
 
     The loss of an atom is rounded too. delta does not increase with epsilon, so the upper bound is computed at an epsilon slightly below,
     and the lower bound at one slightly above.
-
-    Raises InternalError if a tail is NaN.
     """
     at = epsilon + ATOM * abs(epsilon) * np.array([-1.0, 1.0])
     tails = loss.tails(at)
@@ -143,7 +140,7 @@ def single_log_delta(loss: HasTails, epsilon: float) -> tuple[float, float]:
 
 
 def _log_delta_bounds(epsilon: float, p_above: float, q_above: float) -> tuple[float, float]:
-    """Return (lower, upper) bounds on log delta from log P(L > epsilon) and log Q(L > epsilon). Raises InternalError if one is NaN."""
+    """Return (lower, upper) bounds on log delta from log P(L > epsilon) and log Q(L > epsilon)."""
     if math.isnan(p_above + q_above):
         raise _nan_error(epsilon)
     weighted = min(epsilon + q_above, p_above)  # log of e^epsilon Q(L > epsilon); more than P(L > epsilon) is rounding
@@ -153,14 +150,14 @@ def _log_delta_bounds(epsilon: float, p_above: float, q_above: float) -> tuple[f
             return -math.inf, -math.inf
         return -math.inf, p_above + math.log(ROUNDING * (EQUAL_TAILS + 2.0 * abs(p_above) + abs(epsilon)))
     subtracted = 0.0 if weighted == -math.inf else abs(weighted)  # nothing is subtracted above all losses that are finite
-    error = ROUNDING * (BOTH + abs(p_above) + subtracted + abs(epsilon)) * math.exp(min(p_above - value, 700.0))
+    error = ROUNDING * (BOTH + abs(p_above) + subtracted + abs(epsilon)) * math.exp(min(p_above - value, LARGEST_EXPONENT))
     most = p_above + ROUNDING * (BOTH + abs(p_above))  # delta is at most P(L > eps), whatever the error of the subtraction
     lower = value + math.log1p(-error) if error < 1.0 else -math.inf
     return lower, min(value + math.log1p(error), most)
 
 
 def _nan_error(epsilon: float) -> InternalError:
-    """Return the error for tails that are NaN. Without it they would pass for small ones, because every comparison with NaN is false."""
+    """Return the error for tails that are NaN, which would pass for small ones, because every comparison with NaN is false."""
     return InternalError(f"the tails of a privacy loss at {epsilon!r} are NaN: this is a bug in dpcli, and no number")
 
 
@@ -168,8 +165,6 @@ def log_deltas(loss: HasTails, epsilons: Array) -> Array:
     """Return the upper bounds of `single_log_delta` at increasing finite epsilons, with the same formulas in array functions.
 
     epsilons and the result have shape (n,). The last digits may differ from those of `single_log_delta`.
-
-    Raises InternalError if a tail is NaN.
     """
     at = epsilons - ATOM * np.abs(epsilons)
     tails = loss.tails(at)
@@ -180,7 +175,7 @@ def log_deltas(loss: HasTails, epsilons: Array) -> Array:
     with np.errstate(all="ignore"):
         value = p_above + np.log(-np.expm1(weighted - p_above))
         size = BOTH + np.abs(p_above) + np.abs(weighted) + np.abs(at)
-        with_error = value + np.log1p(ROUNDING * size * np.exp(np.minimum(p_above - value, 700.0)))
+        with_error = value + np.log1p(ROUNDING * size * np.exp(np.minimum(p_above - value, LARGEST_EXPONENT)))
         upper = np.minimum(with_error, p_above + ROUNDING * (BOTH + np.abs(p_above)))
         rounding_only = p_above + np.log(ROUNDING * (EQUAL_TAILS + 2.0 * np.abs(p_above) + np.abs(at)))
     return np.where(p_above == -np.inf, -np.inf, np.where(np.isfinite(value), upper, rounding_only))
@@ -191,10 +186,8 @@ def single_epsilon(loss: HasTails, log_delta: float) -> tuple[float, float]:
 
     delta does not increase with epsilon. So a point where the lower bound on delta is above the target is below the true epsilon, and a
     point where the upper bound is at or below the target is at or above it. A bound is 0 if its bound on delta(0) is at or below the
-    target. It is inf if its bound on delta is still above the target at the largest epsilon that is tried, between 2.5e14 and 1e15. This
-    is the case if the loss is infinite with a probability above the target.
-
-    Raises InternalError if a tail is NaN.
+    target. It is inf if its bound on delta is still above the target at the largest epsilon that is tried (LARGEST_EPSILON). This is the
+    case if the loss is infinite with a probability above the target.
     """
 
     def lower_excess(epsilon: float) -> float:
@@ -233,8 +226,7 @@ def _crossing(excess: Callable[[float], float], first_high: float = 1e-6) -> tup
 def total_variation(loss: HasTails) -> float:
     """Return an upper bound on delta(0) of one step, the total variation distance of P and Q. It is 0 only if P(L > 0) is 0, so P = Q.
 
-    The total variation distance of a composition is at most the sum over its steps. Raises InternalError if a tail is NaN, and what
-    `loss.tails` raises.
+    The total variation distance of a composition is at most the sum over its steps.
     """
     log_upper = min(single_log_delta(loss, 0.0)[1], 0.0)
     return 0.0 if log_upper == -math.inf else math.nextafter(math.exp(log_upper), math.inf)

@@ -1,9 +1,9 @@
 """delta-epsilon: the privacy profile, the smallest delta for every epsilon.
 
-A guarantee is not one pair (epsilon, delta) but all pairs on this curve, and the pair that the file states, the *headline*, is marked.
-Accountants answer the inverse question: epsilon is computed at POINTS deltas and the account's own (epsilons.py), and each pair is drawn
-with epsilon across and delta upwards. Each point is a guarantee, as its epsilon is an upper bound at its delta, unless an approximation was
-named.
+A guarantee is not one pair (epsilon, delta) but all pairs on this curve. The account's own pair, the *headline*, is marked. Accountants
+answer the inverse question: epsilon is computed at POINTS deltas and the account's (epsilons.py), and each pair is drawn with epsilon
+across and delta upwards. Each point is a guarantee, as its epsilon is an upper bound at its delta, unless the user named an accountant that
+only approximates.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ def chart(question: Question) -> Chart:
     """
     account = question.headline()
     lowest = max(min(LOWEST_SHARE * positive_delta(account), LARGEST_LOWEST), LEAST_LOWEST)
-    deltas = {*np.geomspace(lowest, HIGHEST_DELTA, POINTS).tolist()}
+    deltas = set(np.geomspace(lowest, HIGHEST_DELTA, POINTS).tolist())
     if account.delta > lowest:
         deltas.add(account.delta)
     profiles = curves(question, account, sorted(deltas), lambda delta: (question.pipeline, delta))

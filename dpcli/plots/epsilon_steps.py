@@ -30,16 +30,12 @@ SHORTEST_AXIS = 10.0  # the axis extends at least to this number of steps, so th
 FEW_ENTRIES = 8  # largest number of entries whose last steps are in the notes, and among the drawn values
 MANY_ENTRIES, FEW_POINTS = 100, 13  # a file with more entries than MANY_ENTRIES has FEW_POINTS values, as each takes much work
 
-MOST = 10**18  # largest number of steps that a file may state
+MOST_STEPS = 10**18  # that a file may state
 PLANNED = "each point is the epsilon of a run that was planned to end there"
 
 
 def chart(question: Question) -> Chart:
-    """Return the chart of epsilon by steps. Raises InputError or CannotCertify.
-
-    If the file has one mechanism, or one is named, its steps are varied from a hundredth of the file's to ten times. Otherwise the chart
-    follows the whole run, entry after entry in the order of the file.
-    """
+    """Return the chart of epsilon by steps. Raises InputError or CannotCertify."""
     # Entries that use no private data (`free`) cost nothing.
     charges = [charge for charge in resolve(question.pipeline, question.group_size) if not charge.entries[0].spec.free]
     if question.mechanism is None and len(charges) > 1:
@@ -49,7 +45,7 @@ def chart(question: Question) -> Chart:
     entry, key = varied_key(question, "steps")
     stated = _stated_steps(entry, question.pipeline.privacy.dataset_size)
     low = max(1.0, REACH[0] * stated)
-    high = min(max(REACH[1] * stated, SHORTEST_AXIS), MOST)
+    high = min(max(REACH[1] * stated, SHORTEST_AXIS), MOST_STEPS)
     counts = {round(value) for value in np.geomspace(low, high, POINTS)} | {stated}
     steps = epsilon_over.of_key(question, entry, key, float(stated), [float(count) for count in sorted(counts)])
     return epsilon_over.chart("epsilon-steps", "epsilon by number of steps", "steps", question, steps)

@@ -230,7 +230,7 @@ def curves(question: Question, account: Account, values: Sequence[float], at: Pi
 
 
 def _epsilons(question: Question, group: tuple[str, ...], values: Sequence[float], at: PipelineAt) -> Epsilons:
-    """Return the smallest epsilon at each value. Between probes fewer accountants are tried, whose results are upper bounds too."""
+    """Return the smallest epsilon at each value."""
     known: dict[float, Epsilon | None] = {}
     probes = {*values[::PROBE], values[-1]}
     order = [*sorted(probes), *(value for value in values if value not in probes)]

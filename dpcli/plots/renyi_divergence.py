@@ -49,7 +49,7 @@ def chart(question: Question) -> Chart:
         divergences = curve.at(orders)
     except NotRepresentable as error:
         raise CannotCertify(f"nothing to draw: {error}") from None
-    # A stated delta is the probability that a step reveals everything. Its part of delta is spent, and the rest is for the other steps.
+    # The stated deltas are spent, and the rest is for the other steps.
     failing = Failing(PrivacyProfile(), log_kept)
     delta = failing.delta_of_rest(result.delta, sign=-1) if log_kept < 0.0 else result.delta  # a sign of -1 rounds down
     epsilons = balle(orders, divergences, math.log(delta))  # the epsilon that each order gives at this delta

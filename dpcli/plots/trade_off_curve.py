@@ -25,6 +25,7 @@ from dpcli.plots.epsilons import EpsilonCurve, Question, curves, one_digit_up
 BENT = 8.0  # epsilons up to this one are closely spaced, as e^epsilon bends the curve there
 POINTS, FURTHER_POINTS = 40, 9  # number of epsilons up to BENT, and of epsilons over the whole reach
 BEYOND = 1.25  # reach of the epsilons, relative to the smallest epsilon of the account
+LEAST_REACH = 1e-3  # is added to it, as that epsilon may be 0
 SMALL_DELTAS = (1e-8, 1e-2, 13)  # (lowest, highest, number), evenly spaced in logs
 LARGE_DELTAS = (0.02, 0.8, 27)  # (lowest, highest, number), evenly spaced, as large deltas bend the curve too
 
@@ -90,7 +91,7 @@ def _meaning(curve: ProfileCurve) -> tuple[str, ...]:
 
 def _complete(question: Question, account: Account) -> ProfileCurve:
     """Return the privacy profile by all accountants, closely spaced up to BENT, with the headline."""
-    reach = BEYOND * min(row.upper for row in account.rows) + 1e-3  # positive even if an epsilon is 0
+    reach = BEYOND * min(row.upper for row in account.rows) + LEAST_REACH
     close = np.linspace(0.0, min(reach, BENT), POINTS).tolist()
     epsilons = sorted({*close, *np.linspace(0.0, reach, FURTHER_POINTS).tolist()})
     return _with_headline(profile(question.pipeline, epsilons, question.group_size, positive_delta(account)), account)

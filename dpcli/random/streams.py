@@ -1,7 +1,8 @@
 """Streams of random 64-bit words, and Gaussian noise drawn from a stream. Samples, noise and initial weights have separate streams.
 
 A private stream adds entropy of the operating system to OpenSSL's generator before each draw. It has no state of its own, so no checkpoint,
-fork or resumed run can repeat its numbers. Only `insecure_seed` makes streams from a seed. They have `private = False`.
+fork, resumed run or copy of a virtual machine can repeat its numbers. Only `insecure_seed` makes streams from a seed. They have
+`private = False`.
 
 Noise is drawn in double precision. If it was only added to a value, the last bits would reveal the value: noise of about 3 is a multiple of
 2^-51, and the bits of the result below that are those of the value (Mironov 2012; Jin et al. 2022, arXiv:2112.05307). `round_to_grid` cuts
@@ -55,9 +56,6 @@ class Stream(Protocol):
 class SystemStream:
     """OpenSSL's cryptographic generator (AES-256 in counter mode), which is ten times as fast as the operating system's.
 
-    Fresh entropy of the operating system is added before every draw. A forked process, or a copy of a virtual machine, therefore does not
-    repeat the numbers.
-
     Source: Barker & Kelsey 2015, NIST SP 800-90A, Section 10.2.1.
     """
 
@@ -74,13 +72,12 @@ class SystemStream:
 class SeededStream:
     """A stream whose words are computed from a seed, for tests and debugging only. Whoever knows the seed can subtract the noise.
 
-    The stream works only in the process that made it, and cannot be pickled or copied, because a copy would repeat its words.
+    The stream works only in the process that made it, and cannot be pickled or copied, because a copy would repeat its words. Otherwise it
+    raises InternalError.
 
     Args:
         seed: Seed, at least 0.
         path: Numbers that tell apart the streams of one seed.
-
-    `words` raises InternalError in another process, and saving or copying a stream raises it too.
     """
 
     __slots__ = ("_bits", "_process")
@@ -137,7 +134,7 @@ def normals(count: int, stream: Stream, std: float = 1.0) -> Reals:
     """Return `count` independent draws from N(0, std^2) in float64.
 
     Up to CRYPTOGRAPHIC_LIMIT numbers come from the words of the stream. More numbers come from a fresh Philox generator with a random key
-    of 128 bits. (Torch's generator on the CPU uses only 32 bits of its seed.)
+    of 128 bits.
     """
     if is_cryptographic_size(count):
         return box_muller(stream, count, std)

@@ -48,7 +48,7 @@ def uniform_subset(stream: Stream, size: int, count: int) -> Indices:
     By symmetry, the first `count` different values of a sequence of independent uniform values are such a subset. Each round draws as many
     values as are missing, so the sequence ends with the value that completes the subset.
     """
-    is_sparse = count * SPARSE < size  # with both methods the subset has the same distribution
+    is_sparse = count * SPARSE < size
     return _sorted_subset(stream, size, count) if is_sparse else _marked_subset(stream, size, count)
 
 
@@ -146,7 +146,6 @@ class Binomial:
         self._tables: dict[int, BinomialTable] = {}
 
     def draw(self, stream: Stream) -> int:
-        """Return one draw."""
         if self._rate == 1:
             return self._trials
         if not 0 < self._rate < 1 or self._trials == 0:

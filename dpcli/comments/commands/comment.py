@@ -85,7 +85,7 @@ def github(
     """
     from dpcli.comments.forge import github_pull
 
-    return _post(files, name, dry_run, lambda: github_pull(repository, number, api, patience, complain), flags)
+    return _post(files, name, dry_run, lambda: github_pull(repository, number, api, patience, on_wait=complain), flags)
 
 
 @click.command(short_help="Comment on a merge request of GitLab.")
@@ -117,15 +117,15 @@ def gitlab(
     """
     from dpcli.comments.forge import gitlab_merge
 
-    return _post(files, name, dry_run, lambda: gitlab_merge(project, number, api, patience, complain), flags)
+    return _post(files, name, dry_run, lambda: gitlab_merge(project, number, api, patience, on_wait=complain), flags)
 
 
-def _post(files: tuple[str, ...], name: str | None, dry_run: bool, forge: Callable[[], Forge], flags: dict[str, Any]) -> int:
+def _post(files: tuple[str, ...], name: str | None, dry_run: bool, find_pull: Callable[[], Forge], flags: dict[str, Any]) -> int:
     """Judge the files, update the comment, and return the gate's exit code, or 2 if the comment cannot be written.
 
-    Raises InputError if the name is invalid, or no base is given.
+    find_pull: returns the pull request. It is called only if a server is contacted.
 
-    forge: function that returns the pull request. It is called only if a server is contacted.
+    Raises InputError if the name is invalid, or no base is given.
     """
     from dpcli.comments.comment_text import comment_text
     from dpcli.comments.forge import marker, update_comment
@@ -142,8 +142,8 @@ def _post(files: tuple[str, ...], name: str | None, dry_run: bool, forge: Callab
             complain("nothing rises: without --dry-run, no new comment would be written")
         return document.exit_code
     try:
-        target = forge()
-        show(f"comment on {target.place}: {update_comment(target, mark, text, has_news)}\n")
+        pull = find_pull()
+        show(f"comment on {pull.place}: {update_comment(pull, mark, text, has_news)}\n")
     except InputError as error:
         complain(message_of(error))
         return max(document.exit_code, error.exit_code, key=PRECEDENCE.index)

@@ -33,7 +33,7 @@ from dpcli.numerics.work import spend
 REACH = 40.0  # masses are computed up to this many standard deviations of u . X; less than e^-790 of the mass is beyond
 WINDOW = 13.0  # a coordinate is summed up to this many standard deviations from its mean given u . X; less than e^-84 is beyond
 LOG_DIFFERENCE = -60.0  # logarithm of the relative difference that counts as equality; it is far below rounding
-LARGEST = 1e300  # a larger number of integers is reduced to this, so that it can be rounded up; the work limit then refuses it
+LARGEST_COUNT = 1e300  # larger numbers of integers are reduced to this, so that they can be rounded up; the work limit then refuses
 # Speed: the search for extreme vectors gives up after this many candidates, and the caller uses a bound by the norm alone.
 MOST_EXAMINED = 2000
 
@@ -98,7 +98,7 @@ def is_discrete_gaussian(sigma: float, norm: int, coordinates: int) -> bool:
 
 def reach_of(sigma: float, norm: int) -> int:
     """Return the largest value of u . X whose mass is computed. norm: the squared norm |u|^2."""
-    return math.ceil(min(REACH * sigma * math.sqrt(norm), LARGEST)) + 2
+    return math.ceil(min(REACH * sigma * math.sqrt(norm), LARGEST_COUNT)) + 2
 
 
 def log_masses(sigma: float, direction: tuple[int, ...], reach: int) -> Array:
@@ -125,7 +125,7 @@ def lattice_cells(sigma: float, direction: tuple[int, ...], reach: int) -> float
 
 def _window(sigma: float, direction: tuple[int, ...]) -> int:
     """Return how far from its rounded mean, given the sum so far, a coordinate is summed."""
-    return math.ceil(min(WINDOW * sigma, LARGEST)) + 2 * max(direction) + 2
+    return math.ceil(min(WINDOW * sigma, LARGEST_COUNT)) + 2 * max(direction) + 2
 
 
 def _log_lattice_sums(sigma: float, direction: tuple[int, ...], window: int, wide: int) -> Array:

@@ -16,8 +16,9 @@ from dpcli.numerics.logspace import log_ndtr, log_sub
 from dpcli.numerics.roots import bracket_root, expand_until
 from dpcli.numerics.work import spend
 
-PROVED_BELOW = 1.0  # the classical noise is proved to suffice for epsilon below this, by the source above
-LEAST = 1e-6  # smallest ratio of noise to sensitivity that `analytic_sigma` returns; far below any of use
+PROVED_BELOW = 1.0  # the classical noise is proved to suffice for epsilon below this
+LEAST_SIGMA = 1e-6  # over the sensitivity, that `analytic_sigma` returns; far below any of use
+SIGMA_RATIO, EPSILON_RATIO = 4.0, 1.5  # ratios of the values that are tried until a noise, or an epsilon, is bracketed
 WORK = 500.0  # work of a search for epsilon, in cells (numerics/work.py)
 # Soundness: the rounding error of log delta, in units of this and of the sizes of its terms.
 ULPS = 4e-16
@@ -75,8 +76,6 @@ def gaussian_delta(mu: float, epsilon: float) -> tuple[float, float]:
 
     Returns:
         (lower, upper) bounds on Phi(mu/2 - eps/mu) - e^eps Phi(-mu/2 - eps/mu). They differ by rounding only.
-
-    Source: Balle & Wang 2018, arXiv:1805.06530, Theorem 8.
     """
     value, error = _log_delta(mu, epsilon)
     if not math.isfinite(error):  # the difference is lost in rounding; its first term is an upper bound
@@ -98,9 +97,7 @@ def gaussian_epsilon(mu: float, delta: float) -> tuple[float, float]:
 
     Returns:
         (lower, upper) bounds in nats, which differ by rounding only. They are (inf, inf) at delta = 0, and (0, 0) if delta is at least
-        the total variation distance.
-
-    Source: Balle & Wang 2018, arXiv:1805.06530, Theorem 8. Delta decreases strictly with epsilon, so the ends of a bracket are bounds.
+        the total variation distance. Delta decreases strictly with epsilon, so the ends of a bracket are bounds.
     """
     return _end(mu, delta, -1.0), gaussian_epsilon_upper(mu, delta)
 
@@ -140,16 +137,16 @@ def classical_sigma(epsilon: float, delta: float) -> float:
 def analytic_sigma(epsilon: float, delta: float) -> float:
     """Return the least noise over the sensitivity that is (epsilon, delta)-DP, for delta in (0, 1).
 
-    It is an upper bound, and tight up to rounding unless it is LEAST.
+    It is an upper bound, and tight up to rounding unless it is LEAST_SIGMA.
     """
 
     def excess(sigma: float) -> float:
         return gaussian_delta(1.0 / sigma, epsilon)[1] - delta
 
-    high = expand_until(lambda sigma: excess(sigma) <= 0.0, LEAST, 4.0, 1.0 / LEAST**20)
-    if high == LEAST:
+    high = expand_until(lambda sigma: excess(sigma) <= 0.0, LEAST_SIGMA, SIGMA_RATIO, 1.0 / LEAST_SIGMA**20)
+    if high == LEAST_SIGMA:
         return high
-    _, sigma = bracket_root(excess, 0.25 * high, high)
+    _, sigma = bracket_root(excess, high / SIGMA_RATIO, high)
     return sigma
 
 
@@ -168,6 +165,6 @@ def fails_from(delta: float) -> float:
     def margin(epsilon: float) -> float:
         return delta - classical_delta(epsilon, delta)
 
-    high = expand_until(lambda epsilon: margin(epsilon) <= 0.0, PROVED_BELOW, 1.5, 1e6)
-    _, epsilon = bracket_root(margin, high / 1.5, high)
+    high = expand_until(lambda epsilon: margin(epsilon) <= 0.0, PROVED_BELOW, EPSILON_RATIO, 1e6)
+    _, epsilon = bracket_root(margin, high / EPSILON_RATIO, high)
     return epsilon

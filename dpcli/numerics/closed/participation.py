@@ -73,7 +73,7 @@ def most_squares(trees: tuple[int, ...], separation: int, participations: int) -
 
 
 def _best(points: list[tuple[int, int]]) -> Points:
-    """Return the best pairs: those for which no other pair has a larger sum without a longer wait."""
+    """Return the best of some pairs."""
     best: list[tuple[int, int]] = []
     for total, wait in sorted(points, key=lambda point: (point[1], -point[0])):
         if not best or total > best[-1][0]:

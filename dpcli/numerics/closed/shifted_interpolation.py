@@ -64,13 +64,14 @@ from dpcli.numerics.arrays import Array, np
 
 # Accuracy: every number of uses after tau, and every share h of the noise, gives an upper bound.
 # The numbers that are tried: all up to ALL_UP_TO, then in the ratio RATIO. Next to the best one, the bound is larger by less than 1e-6.
-ALL_UP_TO, RATIO, MOST = 1000, 1.001, 1e18
+ALL_UP_TO, RATIO, MOST_USES = 1000, 1.001, 1e18
 LEAST_SHARE, MOST_SHARE, SHARES = 0.002, 0.9, 60  # the shares h that are tried, and how many
 LARGEST_EXPONENT = 600.0  # largest exponent of a variance that is compared
 # Soundness: a smaller gap 1 - c, or a larger c, only raises the bound.
 LEAST_GAP = 1e-290  # smallest 1 - c; a smaller one counts as 0, as its powers lose digits
 LARGEST_GAP = 1.0 - 2.0**-53  # largest 1 - c; c = 0 counts as 2^-53
 RAISE = 1.0 + 1e-12  # factor of a mu, which exceeds its rounding
+ON_CHORD = 1.0 + 1e-13  # factor of a chord's height up to which a point counts as on it, for rounding
 
 
 def last_iterate_norm(gap: float, batches: int, iterations: int, diameter: float) -> float:
@@ -99,7 +100,7 @@ def last_iterate_norm(gap: float, batches: int, iterations: int, diameter: float
 
 def _tried_uses() -> Array:
     """Return the numbers of uses after tau that are tried. They do not depend on the setting, so that the cost grows with the steps."""
-    larger = np.floor(ALL_UP_TO * RATIO ** np.arange(1.0, math.log(MOST / ALL_UP_TO) / math.log(RATIO)))
+    larger = np.floor(ALL_UP_TO * RATIO ** np.arange(1.0, math.log(MOST_USES / ALL_UP_TO) / math.log(RATIO)))
     return np.concatenate((np.arange(1.0, ALL_UP_TO + 1.0), larger))
 
 
@@ -113,7 +114,7 @@ def _from_anywhere(log_c: float, batches: int, n: Array, diameter: float) -> Arr
     start = np.where(rise >= run, 0.0, 1.0)  # of the chord: (0, 0), unless (1, 1) is above the chord from there
     with np.errstate(over="ignore"):
         slope = (1.0 - start + rise) / np.maximum(1.0 - start + run, np.finfo(float).tiny)
-        is_below = (n == 1.0) | (u_n - start <= slope * (w_n - start) * (1.0 + 1e-13))  # point n is not above the chord
+        is_below = (n == 1.0) | (u_n - start <= slope * (w_n - start) * ON_CHORD)  # point n is not above the chord
         return np.asarray(np.where(is_below, start + slope * (1.0 - start + rise), math.inf))
 
 
@@ -140,8 +141,8 @@ def hidden_steps(
 ) -> HiddenSteps | None:
     """Return the division of a run with drawn batches, or None if no division promises to cost less than all of its steps.
 
-    Every choice gives an upper bound. This one has about the least variance of the loss. That of a sampled step is taken to be q^2 times
-    e^(mu^2) - 1, or 4 sinh(mu^2 / 4) if two versions of a record move a sum by mu / 2 in opposite directions.
+    The choice has about the least variance of the loss. That of a sampled step is taken to be q^2 times e^(mu^2) - 1, or 4 sinh(mu^2 / 4)
+    if two versions of a record move a sum by mu / 2 in opposite directions.
 
     Args:
         gap, iterations, diameter: as for `last_iterate_norm`; the move is that of one record.

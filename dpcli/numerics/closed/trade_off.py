@@ -3,7 +3,7 @@
 A pair (epsilon, delta) bounds every test that tells neighbouring datasets apart. At the false positive rate a, its false negative rate is
 at least f(a) = max(0, 1 - delta - e^epsilon a, e^-epsilon (1 - delta - a)) (Wasserman & Zhou 2010, arXiv:0811.2501, Theorem 2.4; Dong,
 Roth, Su 2022, arXiv:1905.02383, Proposition 3). If several pairs hold, the largest of their f is a bound. Any set of pairs, however coarse,
-gives a bound on the safe side.
+gives a bound on the safe side. A mu-Gaussian is the pair N(0, 1) and N(mu, 1).
 
 For a count with Laplace noise of scale 1 / epsilon, all these quantities have closed forms (`laplace_...`). The test is between the counts
 n and n + 1. At the outcome n + x, the logarithm of the likelihood ratio of n + 1 over n is epsilon (|x| - |x - 1|). It rises with x, from
@@ -21,6 +21,7 @@ from dpcli.numerics.roots import bracket_root, expand_until
 
 ROUNDING = 2.0**-50  # more than the rounding error of a sum of three terms of at most 1 (soundness)
 SMALLEST_MU = 1e-9  # smallest mu that is returned for a positive delta; a smaller one is rounded up to it (accuracy)
+MU_RATIO = 4.0  # ratio of the values of mu that bracket the result (speed)
 
 
 def false_negatives(epsilons: Array, deltas: Array, alphas: Array) -> Array:
@@ -66,7 +67,7 @@ def implied_deltas(epsilons: Array, deltas: Array, at: Array) -> Array:
 
 
 def pointwise_epsilon(epsilons: Array, deltas: Array, probability: float) -> float:
-    """Return an e that the privacy loss exceeds with probability at most `probability`. It is inf if the pairs imply none.
+    """Return an e that the privacy loss L exceeds with probability at most `probability`. It is inf if the pairs imply none.
 
     For every x < e, delta(x) = E_P[(1 - e^(x - L))+] >= (1 - e^(x - e)) P(L > e). So e = x - log(1 - delta(x) / probability) has the
     property. Kasiviswanathan & Smith 2014, arXiv:0803.3946, Lemma 3.3, takes x = e / 2. At `probability` = 0, e is the least epsilon whose
@@ -103,10 +104,10 @@ def _gaussian_through(epsilon: float, delta: float) -> float:
         lower, _ = gaussian_delta(mu, epsilon)
         return delta - lower
 
-    high = expand_until(lambda mu: missing(mu) <= 0.0, SMALLEST_MU, 4.0, 1.0 / SMALLEST_MU)
+    high = expand_until(lambda mu: missing(mu) <= 0.0, SMALLEST_MU, MU_RATIO, 1.0 / SMALLEST_MU)
     if math.isinf(high) or high == SMALLEST_MU:
         return high
-    _, mu = bracket_root(missing, 0.25 * high, high, rtol=1e-10)
+    _, mu = bracket_root(missing, high / MU_RATIO, high, rtol=1e-10)
     return mu
 
 

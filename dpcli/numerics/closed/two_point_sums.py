@@ -25,11 +25,12 @@ from dpcli.numerics.work import spend
 # below e^-700, and counts as no error.
 EQUAL_REACH, EQUAL_MORE = 40.0, 1000.0
 # Accuracy: mass beyond the window is bounded and added to delta, and every tilt gives a bound.
-REACH = 14.0  # half of the lattice window, in standard deviations of the tilted sum
-LARGE = 0.25  # largest delta for which a tilt is chosen; above it Chernoff's bound is useless, and this tilt serves as well
+HALF_WINDOW = 14.0  # of the lattice, in standard deviations of the tilted sum
+LARGE = 0.25  # largest delta for which a tilt is chosen; a larger delta gets the tilt for this one, as Chernoff's bound is useless there
 FEWEST_BITS, MOST_BITS = 11, 17  # the lattice has 2^11 to 2^17 points
 LEAST_TILT, MOST_TILT = 1e-9, 1e9  # range of the tilts
-THIRDS = 60  # steps of the search for a tilt, each of which leaves two thirds of that range
+THIRDS = 60  # steps of the search for a tilt, each of which leaves two thirds of the range
+LEAST_MASS = 1e-320  # replaces a mass of 0, which has no logarithm
 # The largest tilt, in units of t, and the number of tilts for Chernoff's bound on the mass beyond the window.
 FARTHEST_TILT, TILTS = 100.0, 25
 LARGEST_SLOPE = 300.0  # largest (t + 1/2) e of which a hyperbolic cosine is squared, so that it does not overflow
@@ -146,8 +147,9 @@ def _lattice_masses(sizes: Sizes, delta: float) -> SumMasses:
     slope = np.minimum((t + 0.5) * e, LARGEST_SLOPE)
     points = 1 << max(FEWEST_BITS, min(MOST_BITS, int(math.log2(WORK / len(sizes)))))
     spend(1.5 * points * len(sizes))
-    # Under the tilt, a loss of size e has the mean e tanh((t + 1/2) e) and the standard deviation e / cosh((t + 1/2) e).
-    step = (2.0 * REACH * math.sqrt(float((n * (e / np.cosh(slope)) ** 2).sum())) + 4.0 * float(e.max())) / points
+    # Under the tilt, a loss of size e has the mean e tanh((t + 1/2) e) and the standard deviation e / cosh((t + 1/2) e). Four largest
+    # losses are added to the window, in which a deviation near 0 would leave no room.
+    step = (2.0 * HALF_WINDOW * math.sqrt(float((n * (e / np.cosh(slope)) ** 2).sum())) + 4.0 * float(e.max())) / points
     index_up, log_mass_up = _split_atoms(e, -np.log1p(np.exp(-e)), step)
     index_down, log_mass_down = _split_atoms(-e, -e - np.log1p(np.exp(-e)), step)
     # Of shape (sizes, 4): the two atoms of each loss, each at two points.
@@ -168,13 +170,13 @@ def _lattice_masses(sizes: Sizes, delta: float) -> SumMasses:
     losses: Array = np.arange(start, start + points, dtype=float) * step
     centred = np.roll(np.maximum(np.fft.irfft(np.exp(log_transform), points), 0.0), -(start % points))
     with np.errstate(over="ignore"):  # a mass far below the answer may become inf, which is on the safe side
-        masses = np.exp(log_norm - t * losses + np.log(np.maximum(centred, 1e-320)))
+        masses = np.exp(log_norm - t * losses + np.log(np.maximum(centred, LEAST_MASS)))
     tilts = t * np.geomspace(1.0, FARTHEST_TILT, TILTS)
     beyond = min(math.exp(min(float((n * log_norms(s)).sum()) - s * float(losses[-1]), 0.0)) for s in tilts)
-    noise = POINT_ROUNDING * points * (1.0 + float(n.max()) * COPY_ROUNDING)
+    rounding = POINT_ROUNDING * points * (1.0 + float(n.max()) * COPY_ROUNDING)
 
     def error(epsilon: float) -> float:
         """Return the mass beyond the window plus the rounding, which is relative to e^{K(t) - t epsilon}."""
-        return beyond + noise * math.exp(min(log_norm - t * max(epsilon, float(losses[0])), 0.0))
+        return beyond + rounding * math.exp(min(log_norm - t * max(epsilon, float(losses[0])), 0.0))
 
     return SumMasses(masses, losses, error)

@@ -6,8 +6,9 @@ pairs, each with its number of steps. Every interval holds by its own certificat
 
 Words. K is the CGF, K(z) = log E_P[e^{z L}] of the sum of all losses, and a *tilt* t > 0 the real part of a contour (integral.py). A loss
 with a *far tail* has rare outcomes so large that they dominate K. If they can be divided from the others (cut.py), the loss has the
-attribute `cut`. Losses are *mixed* if only some have it. A *capped* loss lacks a far tail of negligible mass. The *bulk* is the part
-of a loss that alone hardly reaches epsilon. tilted.py lists the attributes by which losses tell which method suits them.
+attribute `cut`. Losses are *mixed* if only some have it. A *capped* loss lacks a far tail of negligible mass. The *bulk* is the part of a
+loss that alone hardly reaches epsilon, and the *unchanged* integrand keeps it. A method is *refused* (NotRepresentable) if it takes too
+much work or does not suit. tilted.py lists the attributes by which losses tell which method suits them.
 
 The methods are tried in this order:
 
@@ -15,9 +16,8 @@ The methods are tried in this order:
 1. The number of participations (little_noise.py), for losses with very little noise.
 2. The method of one big jump (jump.py), for losses with a far tail that can be cut. The unchanged integrand is tried briefly before it.
    For a tiny delta, so is the sum over the number of large losses (grid/large_losses.py), whose interval is wider. Losses that are many
-   atoms have no other far tail that can be cut, and get it after the contours.
-3. Contours: first of the unchanged integrand, then without the far upper tail of each loss, then without the bulk of the losses, which
-   alone does not reach epsilon.
+   atoms cannot be cut, and get this sum after the contours.
+3. Contours: first of the unchanged integrand, then without the far upper tail of each loss, then without the bulk of the losses.
 4. Contours with a small Gaussian loss added (smoothed.py).
 5. Sums of rounded losses (rounded_sums.py), for not too many steps.
 """
@@ -36,7 +36,7 @@ from dpcli.numerics.contour.epsilon_search import solve
 from dpcli.numerics.contour.integral import (
     NEGLIGIBLE,
     Contour,
-    Method,
+    MakeFactor,
     any_decays,
     build,
     factor_without_bulk,
@@ -146,7 +146,7 @@ class Attempt(NamedTuple):
 
     losses: Losses
     t: float
-    factor: Method
+    factor: MakeFactor
     log_lost: float = -math.inf
 
     def contour(self, log_delta: float, epsilon: float | None = None) -> Contour | None:
@@ -238,7 +238,7 @@ def epsilon_between(losses: Losses, log_delta: float) -> EpsilonBounds | None:
 
 
 def _epsilon_by_integrals(losses: Losses, log_delta: float) -> tuple[EpsilonBounds, NotRepresentable | None]:
-    """Return the bounds of methods 0 to 4 of the module's list, and the error of the last refused contour, if any."""
+    """Return the bounds of methods 0 to 4 of the module's docstring, and the error of the last refused contour, if any."""
     bounds = UNKNOWN
     by_quadrature = _few_steps(losses, log_delta)
     if by_quadrature is not None:
@@ -561,7 +561,7 @@ def _is_mixed(losses: Losses) -> bool:
 def cuttable(losses: Losses) -> bool:
     """Return whether the method of one big jump applies: some loss can be cut, every other one has no far tail, and they are not too many.
 
-    Of many losses, all but MAX_PARTS must be rows of one table, which are cut together.
+    Of many losses, all but MAX_PARTS must be rows of one table (numerics/mixture.py), which are cut together.
     """
     if not _any_has_far_tail(losses):
         return False

@@ -56,14 +56,13 @@ GROWTH = 1.12  # largest ratio of numbers of steps within a block
 DEPTH = 1.5  # largest difference of log delta within a block
 NARROW = 1e-9  # relative width of an interval at which no other line is tried
 ROUNDS = 40  # most steps of Newton's method, and most doublings of a margin
-NODES, LONGEST = 256, 6000  # number of frequencies that any block may have, and the most of a block with few questions
+NODES, MOST_NODES = 256, 6000  # number of frequencies that any block may have, and the most of a block with few questions
 ENTRIES = 4e5  # most entries of a block's table, frequencies times questions, beyond NODES frequencies
 ENTRIES_AT_A_TIME = 1 << 18  # entries of a table that are in memory at a time
 NEAREST_TILT, FARTHEST_TILT, TILTS = 1.02, 4.0, 8  # tilts s of Chernoff's bound on the aliases, relative to t, and their number
 ENDS = 60  # number plus 1 of the frequencies that are tried as the last one, each END_RATIO times the one before
 CONVERGED = 1e-13  # relative length of a step of Newton's method that is the last one
 WORK = 20.0  # units of work (numerics/work.py) of an entry of a table
-# The allowances for rounding, which the bounds need, are those of integral.py.
 # Floating point.
 SMALLEST = 1e-320  # in place of 0 or a negative number, whose logarithm is not used; hardly any positive number is smaller
 
@@ -145,7 +144,7 @@ def _line(loss: Loss, t: float, counts: Array, log_deltas: Array, log_lost: floa
     step, fewest = min(steps), float(counts.min())
     width = 1.0 / math.sqrt(fewest * tilted.variance + 1.0 / t**2 + 1.0 / (1.0 + t) ** 2)
     ends: Array = np.asarray(width * END_RATIO ** np.arange(1.0, ENDS), dtype=float)
-    ends = ends[ends <= min(max(NODES, ENTRIES / len(counts)), LONGEST) * step]
+    ends = ends[ends <= min(max(NODES, ENTRIES / len(counts)), MOST_NODES) * step]
     if not len(ends):
         return None
     decay = fewest * tilted.decay(ends)
@@ -235,9 +234,7 @@ class CountLine:
 class CountTable:
     """The integrands of several numbers of steps on one line, with one row for each number.
 
-    It computes for all rows at once what `Contour` (integral.py) and `solve` (epsilon_search.py) do for one composition: bounds on log
-    delta at an epsilon (`log_delta`), an estimate of the epsilon at a delta (`newton`), and the certified ends about this estimate
-    (`proved_ends`).
+    It computes for all rows at once what `Contour` (integral.py) and `solve` (epsilon_search.py) do for one composition.
     """
 
     def __init__(self, line: CountLine, counts: Array) -> None:

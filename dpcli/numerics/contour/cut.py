@@ -54,9 +54,12 @@ FARTHEST = 4.0  # the CGF bounds aliases (integral.py) at orders up to this mult
 LEAST_SHARPNESS = 1.6  # least ratio of k to the place of the edge, so that the weight falls faster than the normal density
 FAR_DEPTH = 45.0  # b is negligible at (k - c) (c - x) beyond this; to the left the normal density rises by at most e^{c (c - x)}
 GENEROUS = 3.0  # safety factor of the bounds on the errors of a CGF
+# Increase of the logarithm of an inverse moment, relative, which far exceeds SLACK, and absolute.
+MOMENT_RAISE, LEAST_MOMENT_RAISE = 1e-9, 1e-15
 # Accuracy: jump.py's bounds hold for any level and any weight.
 SMALL, BIG = 1.35, 2.1  # losses below SMALL times the level are small, and nearly all losses beyond BIG times the level are big
 RAMP_FALL = 4.0  # k of a ramp, times the distance between the outcomes with half of its level and with its level
+LEAST_FALL = 1e-3  # in place of a smaller distance
 CAP_SHARPNESS = 0.85  # k of a capped loss, in units of the k at which c is least for a normal density; there c is 1.3 % larger
 BLUNT_EXCESS = 0.8  # a blunt weight may end beyond `high` by this share of the distance from `low` to `high`
 BLUNT_SHARPNESS = 6.0  # k of a weight that cuts off only a negligible mass
@@ -164,7 +167,7 @@ class CutLoss:
     def _ramp_place(self, level: float) -> tuple[float, float]:
         """Return sharpness and place of the weight of `ramp`. The ramp is no steeper than the weight 1 - b."""
         half, edge = self.outcomes[np.minimum(np.searchsorted(self.ratio, (0.5 * level, level)), len(self.ratio) - 1)].tolist()
-        return min(max(RAMP_FALL / max(edge - half, 1e-3), LEAST_SHARPNESS * abs(edge), LEAST_K), self.sharpness), edge
+        return min(max(RAMP_FALL / max(edge - half, LEAST_FALL), LEAST_SHARPNESS * abs(edge), LEAST_K), self.sharpness), edge
 
     def log_beyond(self, z: Array, level: float) -> Array:
         """Return about log of E_Q[(1 - b) (1 - w) r^{z+1}] / E_Q[(1 - b) r^{z+1}], for the w of `ramp`."""
@@ -191,7 +194,7 @@ class CutLoss:
         B is the mean of r^-power under Q without the left tail, if there is one. C is the same integral over the small part.
         """
         log_moment, log_big = self.log_inverse_moment_parts(power)
-        return log_moment + 1e-9 * np.abs(log_moment) + 1e-15, log_big - log_moment  # 1e-9 far exceeds SLACK
+        return log_moment + MOMENT_RAISE * np.abs(log_moment) + LEAST_MOMENT_RAISE, log_big - log_moment
 
     def log_inverse_moment_parts(self, power: Array) -> tuple[Array, Array]:
         """Return log E_Q[r^-power] and log E_Q[b r^-power], both without the left tail, if there is one."""

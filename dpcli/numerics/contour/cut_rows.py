@@ -31,8 +31,10 @@ from dpcli.numerics.contour.cut import (
     BIG,
     GENEROUS,
     LAST,
+    LEAST_MOMENT_RAISE,
     LEAST_SHARPNESS,
     MAX_STEP,
+    MOMENT_RAISE,
     MOST_NODES,
     SMALL,
     STEEP,
@@ -151,7 +153,7 @@ class CutRows:
         log_big = np.where(self.left_out_masses[:, None] > 0.0, -np.inf, log_big)
         change, _ = self.changes(-power - 1.0)
         log_whole = np.log1p(change + np.exp(log_big))
-        log_product = self.counts @ (log_whole + 1e-9 * np.abs(log_whole) + 1e-15)  # 1e-9 far exceeds SLACK
+        log_product = self.counts @ (log_whole + MOMENT_RAISE * np.abs(log_whole) + LEAST_MOMENT_RAISE)
         return np.asarray(log_product), np.logaddexp.reduce(np.log(self.counts)[:, None] + log_big - log_whole, axis=0)
 
     def log_beyond(self, z: Array, level: float) -> Array:

@@ -17,6 +17,8 @@ from typing import Protocol
 NEWTON_STEPS = 60  # most steps of Newton's method; more than ten are needed only where delta is not smooth
 CONVERGED = 1e-8  # length of the last step, times t; log delta then errs by about its square, which is below the rounding
 LONGEST_MOVE = 2.0  # longest step of Newton's method, in units of 1 / t
+# The steps have reached the rounding below the first of these, or below the second if they no longer get smaller; relative to epsilon.
+ULPS, SHORT_MOVE = 1e-15, 1e-9
 DOUBLINGS = 40  # most points at which an end of an interval for epsilon is tried, each twice as far away as the one before
 FIRST_MARGIN, LEAST_MARGIN = 1.01, 1e-15  # first margin of an end: relative to the error of log delta, plus relative to epsilon
 
@@ -41,10 +43,8 @@ class Curve(Protocol):
 def solve(contour: Curve, log_delta: float) -> tuple[float, float]:
     """Return (lower, upper) bounds on the epsilon at which delta(eps) = e^log_delta. They may be negative if delta is large.
 
-    A bound that cannot be proved is infinite.
-
-    Newton's method finds where the trapezoidal sum reaches the target, which proves nothing. The ends are points on either side of it at
-    which the certified bounds on delta are on the right side of the target. They are bounds because delta falls with epsilon.
+    A bound that cannot be proved is infinite. Ends at which the bounds on delta are on the right side of the target are bounds because
+    delta falls with epsilon.
     """
     epsilon, slope = _newton(contour, log_delta)
     low, high = contour.log_delta(epsilon)
@@ -62,8 +62,8 @@ def solve(contour: Curve, log_delta: float) -> tuple[float, float]:
 def _newton(contour: Curve, log_delta: float) -> tuple[float, float]:
     """Return (epsilon, -d log delta / d epsilon) where the trapezoidal sum reaches the target. The results are estimates.
 
-    The search starts from the epsilon whose saddle point is t, or from Chernoff's bound if that is smaller. The slope is NaN if it is 0, or
-    if the sum was positive at no epsilon that was tried.
+    The search starts from the epsilon whose saddle point is t, where K(t) - t eps - log(t (t + 1)) has the derivative 0, or from Chernoff's
+    bound if that is smaller. The slope is NaN if it is 0, or if the sum was positive at no epsilon that was tried.
     """
     t = contour.t
     longest = LONGEST_MOVE / t
@@ -87,8 +87,7 @@ def _newton(contour: Curve, log_delta: float) -> tuple[float, float]:
         else:
             above = min(above, epsilon)
         move = min(max(excess / slope, -longest), longest)
-        # The search ends at rounding: where the move is below a few ulps, or is small and no longer gets smaller.
-        if not abs(move) > 1e-15 * abs(epsilon) or (abs(move) < 1e-9 * abs(epsilon) and abs(move) >= abs(last)):
+        if not abs(move) > ULPS * abs(epsilon) or (abs(move) < SHORT_MOVE * abs(epsilon) and abs(move) >= abs(last)):
             break
         if not below < epsilon + move < above and math.isfinite(above - below):
             move = 0.5 * (below + above) - epsilon

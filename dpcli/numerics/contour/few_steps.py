@@ -57,7 +57,7 @@ ULP = 1e-15  # relative rounding error of a term, generous by a factor of severa
 NEARLY_ZERO = 1e-200  # the epsilon at which delta(0) is bounded; twice this is added to delta(0), and doubles still have all digits
 # Accuracy.
 DIGITS = 28.0  # the quadrature may err by about e^-DIGITS of delta, far less than what `certified.NARROW` asks for
-FAR = 30.0  # exponent beyond which log m is summed from logarithms, which cannot overflow
+LARGE_EXPONENT = 30.0  # beyond which log m is summed from logarithms, which cannot overflow
 ROUNDS = 40  # most steps of Newton's method for epsilon
 FARTHEST_MOVE = 4.0  # largest factor by which one step of Newton's method changes epsilon
 CLOSE = 1e-7  # relative step of epsilon after which Newton's method ends, because the next one would be of about its square
@@ -191,9 +191,9 @@ class FewSteps:
     def _log_mixture(self, x: Array) -> tuple[Array, Array]:
         """Return log m and its derivative at outcomes x, of shape (steps, nodes), with m = 1 - q + q e^{mu x - mu^2 / 2} of each step."""
         u = self._mu * x - 0.5 * self._mu**2
-        change = self._rate * np.expm1(np.minimum(u, FAR))
+        change = self._rate * np.expm1(np.minimum(u, LARGE_EXPONENT))
         log_m = np.log1p(np.maximum(change, -0.5))
-        far = (u > FAR) | (change < -0.5)  # below -1/2, 1 + change would lose the digits of 1 - q
+        far = (u > LARGE_EXPONENT) | (change < -0.5)  # below -1/2, 1 + change would lose the digits of 1 - q
         if far.any():
             log_m = np.where(far, np.logaddexp(self._log_rest, np.log(self._rate) + u), log_m)
         return log_m, self._mu * self._rate * np.exp(u - log_m)
@@ -308,10 +308,8 @@ class FewSteps:
     def epsilon(self) -> tuple[float, float, float]:
         """Return (lower, upper) bounds on the epsilon at which log delta is `log_delta`, and the slope -d log delta / d epsilon there.
 
-        They are (0, inf, NaN) if nothing can be proved. The slope is about the tilt at which a contour would lie.
-
-        Newton's method on log delta gives an estimate. The bounds are points on both sides of it at which the bounds on delta are on the
-        right side of the target.
+        They are (0, inf, NaN) if nothing can be proved. The slope is about the tilt at which a contour would lie. Newton's method on log
+        delta gives an estimate, from which `proved_end` finds the bounds.
         """
         epsilon, slope, nodes = self._first_estimate(), math.nan, self._coarse
         for _ in range(ROUNDS):

@@ -70,15 +70,15 @@ LARGEST_LOG_TAIL = 700.0  # its exponential is a float
 MAX_NODES = 1_200_000  # most nodes of all different losses together
 ENOUGH_NODES = 60_000  # nodes that a contour may have however many different losses there are
 SIEVED_MORE = 8  # factor for the nodes that may be laid out if the sieve (sieve.py) may leave out most of them
-MANY = 6  # least number of different losses for which those of one family are put together
-SHORT = 256  # with more multiples of the node distance, nodes are left out as soon as the product of some factors is negligible
+MANY_LOSSES = 6  # least number of different losses for which those of one family are put together
+FEW_MULTIPLES = 256  # of the node distance; with more, nodes are left out as soon as the product of some factors is negligible
 MANY_TERMS = 1000  # characteristic functions of at least this many terms are computed last, at the nodes that the others leave
 SPARSE = 4  # least multiples of the node distance for each node if the characteristic function is computed at the nodes only
 
 
 def stacked(losses: Losses) -> Losses:
     """Return the losses. If they are many, those of one family are replaced by one loss for all of their steps."""
-    return losses if len(losses) < MANY else _stacks(tuple(losses))
+    return losses if len(losses) < MANY_LOSSES else _stacks(tuple(losses))
 
 
 @shared(8)
@@ -180,7 +180,7 @@ def build(
     losses: Losses,
     log_delta: float,
     t: float,
-    factor: Method | None = None,
+    factor: MakeFactor | None = None,
     log_lost: float = -math.inf,
     epsilon: float | None = None,
     negligible: float = NEGLIGIBLE,
@@ -403,7 +403,9 @@ class Wanted(NamedTuple):
     log_wanted: float
 
 
-Method = Callable[[Parts, float, Wanted], Factor | None]  # `whole_factor` or `factor_without_bulk`; the number is that of all steps
+MakeFactor = Callable[
+    [Parts, float, Wanted], Factor | None
+]  # `whole_factor` or `factor_without_bulk`; the number is that of all steps
 
 
 def whole_factor(tilted: Parts, step_count: float, wanted: Wanted) -> Factor | None:
@@ -479,7 +481,7 @@ class _Nodes:
             values = part.centred(step, last, log_error)
             values = values if len(self.index) == last else values[self.index]
         self.log_factor = self.log_factor + n * values
-        if last > SHORT:
+        if last > FEW_MULTIPLES:
             self._drop()
 
     def _drop(self) -> None:

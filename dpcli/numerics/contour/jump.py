@@ -46,7 +46,7 @@ an outcome occurs.
 Contours without bulk. If one loss near epsilon decides, the bulk of the small parts outweighs it by many orders of magnitude at the tilt,
 and the transform hardly decays. Then the integrand is made from phi^n - B^n (`factor_without_bulk` in integral.py). Here phi is the
 transform of a small part, and B that of its bulk, the losses below a share of epsilon. The share is so low that the bulk alone adds nearly
-nothing to delta. The bounds hold for every share and tilt, which decide only how narrow they are.
+nothing to delta.
 """
 
 from __future__ import annotations
@@ -64,7 +64,7 @@ from dpcli.base.values import dataclass
 from dpcli.numerics.arrays import Array, np
 from dpcli.numerics.contour.cut import CutLoss, UncutLoss
 from dpcli.numerics.contour.cut_rows import CutRows
-from dpcli.numerics.contour.integral import Contour, Method, build, factor_without_bulk, log_hockey, whole_factor
+from dpcli.numerics.contour.integral import Contour, MakeFactor, build, factor_without_bulk, log_hockey, whole_factor
 from dpcli.numerics.quadrature import SLACK
 from dpcli.numerics.roots import bracket_root
 from dpcli.numerics.work import allowance
@@ -83,10 +83,11 @@ USUAL_EXCESS = 2.0  # and, for a contour with the bulk, usually about this much 
 # Cells for the integrand with its bulk if one without bulk is possible: a number for each part, at most this total, which is raised to a
 # number for each part if that is more.
 CELLS_PER_PART, CELLS_IN_TOTAL, LEAST_CELLS_PER_PART = 4e5, 5e6, 2e5
+SEARCH_RATIO = 3.0  # ratio to the estimate of epsilon up to which bounds are looked for
 LOG_FINE = -21.0  # logarithm of the cut-off and aliased parts that are allowed, relative to delta
 LOG_COARSE = -17.0  # the same quantity for a second attempt, or with many parts
-FEW = 8  # largest number of parts for which LOG_FINE is tried
-MANY = 64  # with more than FEW and at most MANY parts, an attempt may use half of the work that is left; with more, all of it
+FEW_PARTS = 8  # largest number of parts for which LOG_FINE is tried
+MANY_PARTS = 64  # from FEW_PARTS + 1 to MANY_PARTS parts, an attempt may use half of the work that is left; with more, all of it
 # Values of lambda, in units of 1 / epsilon.
 POWERS = (0.01, 1.0, 4.0, 8.0, 11.0, 16.0, 19.0, 23.0, 27.0, 32.0, 45.0, 64.0, 90.0, 128.0)
 
@@ -103,7 +104,7 @@ class Plan(NamedTuple):
     t: float
     log_chernoff: float
     log_delta: float
-    factor: Method
+    factor: MakeFactor
 
 
 def small_contour(losses: Cut, log_delta: float | None, epsilon: float, level: float, floor: float) -> Contour | None:
@@ -123,10 +124,10 @@ def small_contour(losses: Cut, log_delta: float | None, epsilon: float, level: f
             plans.reverse()
     cut_losses = max(math.fsum(loss.cut_losses for loss, _ in losses), 1.0)  # the number of parts
     few_cells = min(CELLS_PER_PART * cut_losses, max(CELLS_IN_TOTAL, LEAST_CELLS_PER_PART * cut_losses))
-    attempts = tuple(product((LOG_FINE, LOG_COARSE) if cut_losses <= FEW else (LOG_COARSE,), plans))
+    attempts = tuple(product((LOG_FINE, LOG_COARSE) if cut_losses <= FEW_PARTS else (LOG_COARSE,), plans))
     for number, (negligible, plan) in enumerate(attempts, start=1):
         cells = few_cells if plan.factor is whole_factor and bulkless is not None else math.inf
-        share = 0.5 if number < len(attempts) and FEW < cut_losses <= MANY else 1.0
+        share = 0.5 if number < len(attempts) and FEW_PARTS < cut_losses <= MANY_PARTS else 1.0
         with suppress(NotRepresentable), allowance(cells, share=share):
             estimate = plan.log_delta if log_delta is None else log_delta
             contour = build(losses, estimate, plan.t, plan.factor, epsilon=epsilon, negligible=negligible)
@@ -198,6 +199,7 @@ class Jump:
         low, high = self.small.log_delta(epsilon)
         weight = math.expm1(epsilon) * self.big_mass
         second_term = self.mass_difference - weight
+        # Each mass errs by about SLACK.
         error = 4.0 * SLACK * (self.mass_difference + abs(weight)) + self.left_out_mass * (1.0 + math.exp(epsilon) * self.big_mass)
         log_most = epsilon + math.log(self.big_mass) if self.big_mass > 0.0 else -math.inf  # log of e^eps Q(A), which may exceed 1
         log_bound = float(np.nanmin(np.append(self.log_moments + (1.0 + self.power) * epsilon, math.inf)))
@@ -210,9 +212,9 @@ class Jump:
     def epsilon(self, log_delta: float, near: float) -> tuple[float, float]:
         """Return (lower, upper) bounds on the epsilon at which delta is e^log_delta.
 
-        If no lower bound can be proved within a factor of 3 of `near`, the result is (0, inf). If only the upper one cannot, it is inf.
+        If no lower bound can be proved within SEARCH_RATIO of `near`, the result is (0, inf). If only the upper one cannot, it is inf.
         """
-        low, _ = bracket_root(lambda e: self.log_delta(e)[0] - log_delta, near / 3.0, 3.0 * near, rtol=1e-13)
+        low, _ = bracket_root(lambda e: self.log_delta(e)[0] - log_delta, near / SEARCH_RATIO, SEARCH_RATIO * near, rtol=1e-13)
         if self.log_delta(low)[0] < log_delta:
             return 0.0, math.inf
         # The upper end is searched upwards from the lower one. log delta falls with a slope of about the tilt, so the excess tells how far
@@ -221,7 +223,7 @@ class Jump:
         while (excess := self.log_delta(high)[1] - log_delta) > 0.0:
             margin = max(margin, min(1.05 * excess / self.small.t, low))
             high, margin = high + margin, 2.0 * margin
-            if not high < 3.0 * near:
+            if not high < SEARCH_RATIO * near:
                 return low, math.inf
         return low, high
 
@@ -234,7 +236,8 @@ def jump(losses: Cut, log_delta: float | None, epsilon: float, level: float, flo
         log_delta: about log delta(epsilon), or None if it is unknown.
         epsilon: where the bounds are wanted.
         level: the loss at which the losses were cut, at least epsilon.
-        floor: about the least possible log delta, to which the errors of the contour should be small; if None, `log_delta`.
+        floor: about the least possible log delta, to which the errors of the contour should be small; if None, `log_delta`, which is then
+            known.
     """
     small = small_contour(losses, log_delta, epsilon, level, (log_delta or 0.0) if floor is None else floor)
     if small is None:

@@ -3,10 +3,11 @@
 jump.py bounds delta from losses L = log dP/dQ that are divided into a small and a big part, for any division. Here the *level*, the loss
 between both parts, is chosen from estimates of where epsilon lies, and the losses are cut there (cut.py; many losses of one family together
 as *rows*, cut_rows.py). certified.py asks: `jump_to` bounds delta at a known epsilon, and `epsilon_by_jump` bounds epsilon at a given
-delta, by cuts at several levels. The results of both are bounds for any level. The estimates that choose a level are no bounds.
+delta, by cuts at several levels. The estimates that choose a level are no bounds.
 
-The third term is the part of delta of jump.py that is only bounded and not computed. It is negligible if nearly all big losses lie above
-epsilon, so the level must not be too low. A higher level leaves more of the far tail in the small part.
+jump.py writes delta as a sum of three terms. The third, E_Q[(e^epsilon - e^S)+; some loss is big] with the sum S of the losses, is only
+bounded. It is negligible if nearly all big losses lie above epsilon, so the level must not be too low. A higher level leaves more of the
+far tail in the small part.
 """
 
 from __future__ import annotations
@@ -24,8 +25,7 @@ from dpcli.numerics.contour.cut_rows import alike_rows, cut_rows
 from dpcli.numerics.contour.jump import MAX_EPSILON, Cut, Divided, Jump, jump, log_third_term
 from dpcli.numerics.contour.tilted import Loss, Losses, uncut
 from dpcli.numerics.logspace import log_ndtr_array
-from dpcli.numerics.mixture import LEAST as FEWEST_IN_TABLE
-from dpcli.numerics.mixture import Shifted, ShiftedRemove, row_of, table_of
+from dpcli.numerics.mixture import FEWEST_IN_TABLE, Shifted, ShiftedRemove, row_of, table_of
 from dpcli.numerics.quadrature import TAIL
 from dpcli.numerics.roots import bracket_root
 from dpcli.numerics.tails import single_epsilon, single_log_delta
@@ -36,7 +36,7 @@ NODES = 160  # nodes over the outcomes of a step for estimated moments
 NORMAL_ROUNDS = 8  # steps of a fixed-point iteration for a normal approximation
 LEAST_LOG, MOST_LOG = -36.0, 6.0  # range of log epsilon
 ROUGH = 1e-4  # relative accuracy in log epsilon
-FARTHEST_EPSILON = 700.0  # larger epsilons are reduced to this, so that e^epsilon does not overflow
+LARGEST_EPSILON = 700.0  # larger epsilons are reduced to this, so that e^epsilon does not overflow
 LEAST_LOG_DELTA = -1400.0  # least estimate of log delta, which is below every float
 LOG_RARE = -7.0  # log of the probability of outcomes that are left out of the mean and standard deviation of the sum
 HIGHEST_LEVEL = 100.0  # a level so high that only LOG_RARE decides about the outcomes that are left out
@@ -51,7 +51,7 @@ FEWEST_ROWS = 2  # fewest rows that are cut together
 # The search for epsilon.
 ROUNDS = 8  # most cuts
 NARROW = 1e-7  # relative width of an interval at which no other cut is tried
-NEAR = 0.1  # if epsilon is within this relative distance of the cut's estimate, another cut at it would not help
+NEAR_ESTIMATE = 0.1  # if epsilon is within this relative distance of the cut's estimate, another cut at it would not help
 MAX_VAIN_CUTS, VAIN_RATIO = 1, 0.9  # the search ends after this many cuts that leave more than VAIN_RATIO of the interval's width
 LEAST_RATIO, MOST_RATIO = 2.5, 12.0  # range of the ratio between one estimate and the next if no epsilon was proved near the first
 
@@ -69,7 +69,7 @@ class Core(NamedTuple):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class LoneRows:
-    """Losses of the remove direction as rows of a table, with the loss of row i added `counts[i]` times. Its results are estimates.
+    """Sampled Gaussian losses of the remove direction, those of row i of a table `counts[i]` times. The results are estimates.
 
     `log_delta` and `epsilon` take each loss alone, as if it were the only big one, and add up the deltas.
     """
@@ -81,10 +81,10 @@ class LoneRows:
     def log_delta(self, epsilon: float) -> float:
         """Return log SUM n_i delta_i(epsilon), in closed form from the outcome x_i at which r_i = e^epsilon."""
         mu, q = self.table.shifts, self.table.weights
-        level = math.expm1(min(epsilon, FARTHEST_EPSILON)) + q
-        x = np.log(level / q) / mu + 0.5 * mu
+        growth = (math.expm1(min(epsilon, LARGEST_EPSILON)) + q) / q  # e^{mu x - mu^2 / 2} at the outcome
+        x = np.log(growth) / mu + 0.5 * mu
         log_p, log_q = log_ndtr_array(np.stack((mu - x, -x)))
-        total = float(self.counts @ (np.exp(log_p) * q * -np.expm1(np.minimum(log_q - log_p + np.log(level / q), 0.0))))
+        total = float(self.counts @ (np.exp(log_p) * q * -np.expm1(np.minimum(log_q - log_p + np.log(growth), 0.0))))
         return math.log(total) if total > 0.0 else -math.inf
 
     def epsilon(self, log_delta: float) -> float:
@@ -94,7 +94,7 @@ class LoneRows:
         log_epsilon = bracket_root(lambda at: self.log_delta(math.exp(at)) - log_delta, LEAST_LOG, MOST_LOG, rtol=ROUGH)[0]
         return math.exp(log_epsilon)
 
-    def core(self, log_mass: float) -> tuple[float, float]:
+    def moments(self, log_mass: float) -> tuple[float, float]:
         """Return the sums of E_P[L] and of E_P[L^2], without the largest outcomes, of total probability e^log_mass."""
         mu, q = self.table.shifts, self.table.weights
         depth = math.log(float(self.counts.sum())) - log_mass  # minus the log of the probability for each step
@@ -174,10 +174,7 @@ def _cut(loss: Loss, level: float, log_mass: float) -> CutLoss | UncutLoss | Non
 
 
 def _cuts_above(losses: Losses, epsilon: float, level: float, log_delta: float) -> Cut | None:
-    """Return the losses cut at the first multiple of `level` for which the third term of delta is negligible, or at the last multiple.
-
-    The third term is small if nearly all big losses lie above epsilon.
-    """
+    """Return the losses cut at the first multiple of `level` for which the third term of delta is negligible, or at the last multiple."""
     parts = None
     for factor in LEVEL_FACTORS:
         parts = cuts(losses, factor * level, log_delta + LOG_CUT_OFF - epsilon)
@@ -206,7 +203,7 @@ def epsilon_by_jump(losses: Losses, log_delta: float) -> tuple[float, float, flo
         return None
     estimate, level_factor = first_estimate(losses, log_delta), 1.0
     low, high, tilt = 0.0, math.inf, math.nan
-    last_valid = 0.0  # the last estimate for which the method applied
+    last_valid = 0.0  # the last estimate for which the method applied; 0 before the first
     vain_cuts = 0  # number of cuts in a row that did not narrow the interval
     for _ in range(ROUNDS):
         level = level_factor * max(estimate, LEVEL_DEVIATIONS * core.deviation)
@@ -234,7 +231,7 @@ def epsilon_by_jump(losses: Losses, log_delta: float) -> tuple[float, float, flo
         _, log_delta_at_zero = bounds.log_delta(0.0)
         if log_delta_at_zero <= log_delta:
             return 0.0, 0.0, bounds.small.t
-        if abs(lower - estimate) <= NEAR * estimate:  # another cut at this level would not help
+        if abs(lower - estimate) <= NEAR_ESTIMATE * estimate:  # another cut at this level would not help
             level_factor *= HIGHER_LEVEL
         estimate = lower if lower > 0.0 else _farther(bounds, log_delta, estimate)
     return (min(low, high), high, tilt) if math.isfinite(high) else None
@@ -299,18 +296,18 @@ def _core(losses: Losses) -> Core | None:
     parts = _cuts_alone(singles, HIGHEST_LEVEL, LOG_RARE - math.log(math.fsum(n for _, n in losses)))
     if parts is None:
         return None
-    moments = [(part.moments(), n) for part, n in parts] + ([] if rows is None else [(rows.core(LOG_RARE), 1)])
+    moments = [(part.moments(), n) for part, n in parts] + ([] if rows is None else [(rows.moments(LOG_RARE), 1)])
     mean = math.fsum(n * mean_of_one for (mean_of_one, _), n in moments)
     square = math.fsum(n * square_of_one for (_, square_of_one), n in moments)
     return Core(mean, math.sqrt(square)) if square > 0.0 else None  # if the steps' means are small, this is about the variance
 
 
-def _normal_score(log_mean: float) -> float:
-    """Return about the x at which log E[(Z - x)+] = `log_mean` for standard normal Z, or 0 if `log_mean` is large.
+def _normal_score(log_excess: float) -> float:
+    """Return about the x at which log E[(Z - x)+] = `log_excess` for standard normal Z, or 0 if `log_excess` is large.
 
-    At a large x, E[(Z - x)+] is about phi(x) / x^2, and log phi(x) is -x^2 / 2 - 0.92.
+    At a large x, E[(Z - x)+] is about phi(x) / x^2, and log phi(x) is -x^2 / 2 - log(2 pi) / 2, about -x^2 / 2 - 0.92.
     """
     x = 1.0
     for _ in range(NORMAL_ROUNDS):
-        x = math.sqrt(max(-2.0 * (log_mean + 0.92 + 2.0 * math.log(max(x, 1.0))), 0.0))
+        x = math.sqrt(max(-2.0 * (log_excess + 0.92 + 2.0 * math.log(max(x, 1.0))), 0.0))
     return x

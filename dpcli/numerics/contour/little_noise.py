@@ -5,10 +5,10 @@ a normal term and a small error, only on the number K of steps in which the reco
 
 1. On a Poisson sample of rate q, with mu = contribution over noise, x ~ N(B mu, 1) under P, where B is 1 with probability q. Let
    u = mu x - mu^2 / 2.
-2. Suppose u >= a if B = 1, and u <= -a if B = 0. Under replace-one, suppose u <= -a also for -x. Then the loss is within
+2. If a record is removed, let c_0 = log(1-q) and c_1 = log q. Under replace-one, log(1-q) is subtracted from both.
+3. Suppose u >= a if B = 1, and u <= -a if B = 0. Under replace-one, suppose u <= -a also for -x. Then the loss is within
    ((1-q)/q + q/(1-q)) e^{-a} of c_1 + u if B = 1, and within 2 q/(1-q) e^{-a} of c_0 if B = 0. The difference has the form
    log(1 + v) <= v, once for each factor of the ratio.
-3. Under add-remove, c_0 = log(1-q) and c_1 = log q. Under replace-one, log(1-q) is subtracted from both.
 4. So the loss of all n steps is within `slack`, which depends on K, of S' = (n - K) c_0 + K c_1 + N(K mu^2 / 2, K mu^2), where
    K ~ Binomial(n, q). The probability that this fails is at most `missed` = 2 n Phi((a - mu^2/2) / mu).
 5. E[(1 - e^{eps - S})+] increases with S and lies between 0 and 1. Therefore
@@ -39,12 +39,12 @@ MISSED_RAISE = 1.01  # factor of `missed`, which exceeds the rounding of its ter
 # Accuracy: the bounds count what is left out.
 # Values of log(missed / delta) that are tried; a smaller one needs more slack.
 LOG_MISSED = (-23.0, -21.0, -20.0, -19.0, -18.0, -16.0)
-LIGHT = -42.0  # log of the probability of the largest counts, relative to delta, that is left out and added to `missed`
-LEAST = 12.0  # least contribution over noise for which the method is tried
-FARTHEST = 40.0  # standard deviations of S', given K, above its mean beyond which no epsilon is looked for
+LOG_LIGHT = -42.0  # log of the probability of the largest counts, relative to delta, that is left out and added to `missed`
+LEAST_MU = 12.0  # for which the method is tried
+FARTHEST_DEVIATION = 40.0  # standard deviations of S', given K, above its mean beyond which no epsilon is looked for
 # Speed and memory.
-MOST = 200_000  # most combinations of counts of the kinds
-FURTHEST = 2e5  # largest count of one kind
+MOST_COMBINATIONS = 200_000  # of counts of the kinds
+LARGEST_COUNT = 2e5  # of one kind
 
 
 class StepKind(NamedTuple):
@@ -88,6 +88,7 @@ class CountedLoss(NamedTuple):
             # The two terms of item 6. A count of 0 has no variance, and then S' is a constant.
             log_p, log_q = log_ndtr_array(place), log_ndtr_array(place - s) - gap + 0.5 * self.variances
             value = np.where(s > 0.0, np.exp(log_p) - np.exp(log_q), -np.expm1(-np.maximum(gap, 0.0)))
+            # In units of ROUNDING: the terms times the sizes of their exponents.
             sizes = np.abs(gap) + np.abs(self.means) + abs(epsilon) + self.variances
             errors = np.where(s > 0.0, np.exp(log_q) * sizes + np.exp(log_p) * (8.0 + np.abs(log_p) + place * place), 1.0)
         weights = np.exp(self.log_weights)
@@ -96,7 +97,7 @@ class CountedLoss(NamedTuple):
 
     def epsilon(self, log_delta: float) -> tuple[float, float]:
         """Return (lower, upper) bounds on the epsilon >= 0 at which delta is e^log_delta."""
-        top = float((self.means + FARTHEST * np.sqrt(self.variances)).max() + self.slack.max()) + 1.0
+        top = float((self.means + FARTHEST_DEVIATION * np.sqrt(self.variances)).max() + self.slack.max()) + 1.0
         ends = []
         for side in (0, 1):  # 0: the lower bounds on delta give the lower end. 1: the upper ones give the upper end
             excess = partial(self._excess, log_delta, side)
@@ -123,29 +124,29 @@ def counted_loss(parts: Sequence[tuple[StepKind, int]], log_delta: float, log_mi
     for part, n in parts:
         mu, q = part.mu, part.rate
         a = 0.5 * mu * mu - reach * mu
-        if not 0.0 < q < 1.0 or a < 1.0:
+        if not 0.0 < q < 1.0 or a < 1.0:  # the slack would be large
             return None
-        counts = _counts(n, q, log_delta + LIGHT)
+        counts = _counts(n, q, log_delta + LOG_LIGHT)
         if counts is None:
             return None
-        number, log_weight = counts
-        if len(number) * len(weights) > MOST:
+        k, log_weight = counts
+        if len(k) * len(weights) > MOST_COMBINATIONS:
             return None
-        hold(4.0 * len(number) * len(weights))
+        hold(4.0 * len(k) * len(weights))
         weights = (weights[:, None] + log_weight).ravel()
-        means = (means[:, None] + n * part.without + number * (part.present - part.without + 0.5 * mu * mu)).ravel()
-        variances = (variances[:, None] + number * (mu * mu)).ravel()
+        means = (means[:, None] + n * part.without + k * (part.present - part.without + 0.5 * mu * mu)).ravel()
+        variances = (variances[:, None] + k * (mu * mu)).ravel()
         odds = q / (1.0 - q)
-        slack = (slack[:, None] + math.exp(-a) * (2.0 * n * odds + number * (1.0 / odds + 2.0 * odds))).ravel()
-    missed = (math.exp(log_delta + log_missed) + len(parts) * math.exp(log_delta + LIGHT)) * MISSED_RAISE
+        slack = (slack[:, None] + math.exp(-a) * (2.0 * n * odds + k * (1.0 / odds + 2.0 * odds))).ravel()
+    missed = (math.exp(log_delta + log_missed) + len(parts) * math.exp(log_delta + LOG_LIGHT)) * MISSED_RAISE
     return CountedLoss(weights, means, variances, slack, missed)
 
 
 def _counts(n: int, q: float, log_least: float) -> tuple[Array, Array] | None:
-    """Return the counts k from 0 on and log P(K = k). The probability of larger counts is below e^log_least. None beyond FURTHEST."""
-    spread = math.sqrt(-2.0 * log_least * n * q) - log_least  # at least the deviation of Bernstein's bound
+    """Return the counts k from 0 on and log P(K = k). The probability of larger counts is below e^log_least. None beyond LARGEST_COUNT."""
+    spread = math.sqrt(-2.0 * log_least * n * q) - log_least  # K > n q + spread is rarer than e^log_least, by Bernstein's bound
     top = min(n, math.ceil(n * q + 2.0 * spread))
-    if top > FURTHEST:
+    if top > LARGEST_COUNT:
         return None
     k = np.arange(1.0, top + 1.0)
     log_ratios = np.log((n - k + 1.0) / k) + (math.log(q) - math.log1p(-q))  # of P(K = k) to P(K = k - 1)
@@ -155,13 +156,13 @@ def _counts(n: int, q: float, log_least: float) -> tuple[Array, Array] | None:
 def counted_losses(losses: Sequence[tuple[object, int]], log_delta: float) -> Iterator[CountedLoss]:
     """Yield the results of `counted_loss` for every value in LOG_MISSED, so with less and less slack and larger `missed`.
 
-    Nothing is yielded unless every loss has a method `step_kind` that returns its kind, with enough signal for its noise.
+    Nothing is yielded unless every loss has a method `step_kind` that returns its kind, with a mu of at least LEAST_MU.
     """
     kinds: list[tuple[StepKind, int]] = []
     for loss, n in losses:
         kind = getattr(loss, "step_kind", None)
         part: StepKind | None = kind() if kind is not None else None
-        if part is None or part.mu < LEAST:
+        if part is None or part.mu < LEAST_MU:
             return
         kinds.append((part, n))
     for log_missed in LOG_MISSED:

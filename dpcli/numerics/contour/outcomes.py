@@ -18,7 +18,7 @@ Quadrature on the real line.
 3. From the middle of a panel to its ellipse the integrand rises by at most e^{2.2 RISE}, and to its ends it falls by at most e^RISE.
    Relative to the integral of the modulus, the error is below 4 e^{3.2 RISE} 4^-128 < e^-60.
 4. Where the power of r is below e^-DROPPED of its largest value, only 1 + p (r - 1) remains of the integrand. There each panel is twice as
-   long as the one before, up to LONGEST. With s = 2.5, 2.5^-128 < e^-117.
+   long as the one before, up to LONGEST_PANEL. With s = 2.5, 2.5^-128 < e^-117.
 
 Quadrature for many frequencies.
 
@@ -60,9 +60,9 @@ POINTS, FINER = 64, 48  # points on a panel of the real line, and on a panel of 
 TURNED = 20.0  # largest A H, for the path above the real line
 RISE, WIDEST = 36.0, 0.8  # largest A d and largest half-length d of a panel on the real line
 DROPPED = 200.0  # a power of r below e^-DROPPED of its largest value is negligible
-LONGEST = 3.0  # largest length of a panel where the power of r is negligible
+LONGEST_PANEL = 3.0  # where the power of r is negligible
 HIGHEST = 300.0  # largest loss for which the path above the line is used, because e^g and its powers must not overflow
-FAR = 30.0  # larger losses g use a sum of logarithms instead of expm1, which would overflow at much larger ones
+LARGE_LOSS = 30.0  # larger losses g use a sum of logarithms instead of expm1, which would overflow at much larger ones
 HALF_AXIS = 2.2  # at least (s + 1/s) / 2, the larger half axis of an ellipse with s = 4, in half-lengths of its panel
 CGF_RAISE = 1e-13  # relative increase of a CGF, which exceeds its errors
 CUMULANT_SLACK = 1e-12  # K(t), an upper bound, is at most this too large, relative
@@ -71,7 +71,7 @@ SUM_RAISE = 1e-9  # relative change to the safe side of sums over cells, which e
 # one. Every step function gives a bound on decay.
 CELLS, LEVELS, LEAST_LEVEL = 256, 24, 1e-12
 # Speed.
-FEW = 3000  # largest number of nodes on the real line for which no path above it is used
+FEW_NODES = 3000  # on the real line; with more, the path above it is used
 OCTAVES, NEGATIVE = 8.0, 0.5  # octaves of orders that share nodes, and the difference of the keys of positive and negative orders
 
 
@@ -202,14 +202,14 @@ class LossPiece:
 
 
 def _doubling_edges(start: float, end: float, length: float) -> Array:
-    """Return the ends of panels from `start` to `end`, each twice as long as the one before, up to LONGEST.
+    """Return the ends of panels from `start` to `end`, each twice as long as the one before, up to LONGEST_PANEL.
 
     length: the length of the first panel, negative if `end` is below `start`. If `end` is not beyond `start`, there are no panels.
     """
     sign = math.copysign(1.0, length)
     edges: list[float] = []
     while sign * (end - start) > 0.0:
-        start += sign * min(abs(length), LONGEST)
+        start += sign * min(abs(length), LONGEST_PANEL)
         length *= 2.0
         edges.append(start if sign * (end - start) > 0.0 else end)
     return np.array(edges)
@@ -222,9 +222,9 @@ def log_mixed(rate: float, g: Array) -> Array:
     """
     if rate == 1.0:
         return g
-    change = rate * np.expm1(np.minimum(g, FAR))
+    change = rate * np.expm1(np.minimum(g, LARGE_LOSS))
     added = np.logaddexp(math.log1p(-rate), math.log(rate) + g)
-    return np.where((g > FAR) | (change < -0.5), added, np.log1p(np.maximum(change, -0.5)))
+    return np.where((g > LARGE_LOSS) | (change < -0.5), added, np.log1p(np.maximum(change, -0.5)))
 
 
 @functools.lru_cache(2)
@@ -365,7 +365,7 @@ class TiltedOutcomes(TiltedAtoms):
     def _suits_the_line(self, y: float) -> bool:
         """Return whether nodes on the real line are used for frequencies up to y."""
         panels = sum(piece.panel_count(self._t + 1.0, y) for piece in self._focused.pieces)
-        return POINTS * panels <= FEW or self._focused.largest > HIGHEST
+        return POINTS * panels <= FEW_NODES or self._focused.largest > HIGHEST
 
     def _on_the_line(self, step: float, multiples: int | IndexArray) -> ComplexArray:
         """Return `centred` from nodes on the real line. multiples: as of `characteristic_less_one`."""

@@ -41,8 +41,8 @@ from dpcli.numerics.grid.lattice import cell_masses, chords, edge_share
 from dpcli.numerics.work import hold, remaining, spend
 
 # Soundness: bounds on rounding errors, and ranges in which no number overflows.
-LEAST = -660.0  # logarithm of the least delta, so that the factors of item 7 are no larger than doubles
-LARGEST = 600.0  # largest modulus of a loss of one step on a grid
+LEAST_LOG_DELTA = -660.0  # so that the factors of item 7 are no larger than doubles
+LARGEST_LOSS = 600.0  # of one step on a grid, and its negative
 LEAST_MASS = 1e-306  # least number that is kept
 ULP = 2.0**-52  # twice the unit roundoff
 ROUNDING = 1e-12  # relative rounding error of a mass of one step beyond that of its tails, generously
@@ -54,10 +54,10 @@ FINEST = 1e-6  # least spacing, relative to epsilon
 LEFT_OUT = -40.0  # logarithm of the P-mass that may count as infinite in one sum, relative to delta
 LOG_FEW = -15.0  # logarithm of the P-mass of far losses, relative to delta, that hardly matters
 LOG_BELOW = -60.0  # logarithm of the P-mass that is raised to the lowest loss
-FAR = 1.25  # far losses are above this multiple of epsilon, and more if some losses are negative
+FAR_RATIO = 1.25  # far losses are above this multiple of epsilon, and more if some losses are negative
 HALVINGS = 28  # halvings of the interval for epsilon
 # Least and largest loss, and number of losses on either side of 0, at which the ends of a grid are looked for.
-SURVEYED = (1e-9, LARGEST, 500)
+SURVEYED = (1e-9, LARGEST_LOSS, 500)
 # Speed and memory. MOST_CELLS and PRODUCTS also decide how fine the grid is.
 MOST_CELLS = 1 << 16  # most cells of one loss
 PRODUCTS = 5e8  # most products of masses for one bound
@@ -71,11 +71,11 @@ def rounded_sums(losses: Losses, log_delta: float, epsilon: float) -> RoundedSum
 
     It is None if there is one step, or if epsilon or delta is out of range. Raises NotRepresentable if the sums would be too long.
     """
-    if sum(n for _, n in losses) < 2 or not LEAST <= log_delta < 0.0 or not 0.0 < epsilon < math.inf:
+    if sum(n for _, n in losses) < 2 or not LEAST_LOG_DELTA <= log_delta < 0.0 or not 0.0 < epsilon < math.inf:
         return None
     ranges = [_range(loss, log_delta) for loss, _ in losses]
     # A loss above `far` reaches epsilon even if all other losses are at the lowest point of their grids.
-    far = FAR * epsilon - sum(n * min(low, 0.0) for (low, _), (_, n) in zip(ranges, losses, strict=True))
+    far = FAR_RATIO * epsilon - sum(n * min(low, 0.0) for (low, _), (_, n) in zip(ranges, losses, strict=True))
     ranges = [(low, max(low, min(high, far))) for low, high in ranges]
     least_spacing = max(high - low for low, high in ranges) / MOST_CELLS
     spacing = max(epsilon / FIRST_CELLS, least_spacing)
@@ -168,22 +168,25 @@ def _step(
 class Halves:
     """The two halves of the composition (item 6), with losses rounded upward or downward to multiples of the spacing.
 
-    losses, ranges: the losses with their counts, and the ends of the grid of each. log_delta: that for which the factors of item 7 are
-        chosen.
-    products: the number of products that were added up.
-    largest: the largest loss on the grid.
-    reach: the epsilon up to which the bounds are narrow, because every far loss reaches it.
-    log_lost: logarithm of the P-mass that counts as infinite.
+    The copies of a loss are divided between both halves, as equally as possible.
 
-    The copies of a loss are divided between both halves, as equally as possible. Raises NotRepresentable if there would be more products
-    than `most`.
+    Args:
+        losses, ranges: the losses with their counts, and the ends of the grid of each.
+        log_delta: that for which the factors of item 7 are chosen.
+        most: the largest number of products. Raises NotRepresentable if there would be more.
+
+    Attributes:
+        products: the number of products that were added up.
+        largest: the largest loss on the grid.
+        reach: the epsilon up to which the bounds are narrow, because every far loss reaches it.
+        log_lost: logarithm of the P-mass that counts as infinite.
     """
 
     def __init__(
         self, losses: Losses, ranges: Sequence[tuple[float, float]], log_delta: float, spacing: float, most: float, *, upward: bool
     ) -> None:
         count = sum(n for _, n in losses)
-        self._spacing, self._upward, self._log_delta, self._most, self.products = spacing, upward, log_delta, most, 0.0
+        self._spacing, self._upward, self._log_target, self._most, self.products = spacing, upward, log_delta, most, 0.0
         self._shift, self._underflows = 0.0, 0.0
         self._far: list[tuple[int, FarLosses]] = []
         halves: list[Masses | None] = [None, None]
@@ -210,7 +213,9 @@ class Halves:
         tops = [far.top for _, far in self._far if far.p_above > math.exp(log_delta + LOG_FEW)]
         self.reach = min(tops, default=math.inf) + self._lowest
         self.log_lost = float(np.logaddexp(first.lost, second.lost))
-        self._error = first.error + second.error + 4.0 * (size + len(first.weights) + 100.0) * ULP
+        self._error = (
+            first.error + second.error + 4.0 * (size + len(first.weights) + 100.0) * ULP
+        )  # of the sums of item 6, generously
         log_later = -log_delta * (count - 1) / count  # of the factor e^{c (n-1)/n} of item 7
         self._underflow = (self._underflows + 2.0 * size) * LEAST_MASS * math.exp(log_later)
 
@@ -223,12 +228,12 @@ class Halves:
         r = np.maximum(self._losses + self._spacing * index - at, 0.0)  # in the notation of item 6
         terms = -np.expm1(-r) * self._above[index] + np.exp(-r) * self._beyond[index]
         total = float((self._first * terms).sum())  # a long dot product would be divided among threads
-        far = self._far_delta(epsilon) * math.exp(-self._log_delta)
+        far = self._far_delta(epsilon) * math.exp(-self._log_target)
         if not self._upward:
             least = total * (1.0 - 2.0 * self._error) + max(far, 0.0)
-            return math.log(least) + self._log_delta - ROUNDING if least > 0.0 else -math.inf
+            return math.log(least) + self._log_target - ROUNDING if least > 0.0 else -math.inf
         most = total * (1.0 + 2.0 * self._error) + self._underflow + far
-        return float(np.logaddexp(math.log(most) + self._log_delta, self.log_lost)) + ROUNDING
+        return float(np.logaddexp(math.log(most) + self._log_target, self.log_lost)) + ROUNDING
 
     def _far_delta(self, epsilon: float) -> float:
         """Return the upper or the lower bound on what outcomes with a far loss add to delta(epsilon), by item 5."""
@@ -269,7 +274,7 @@ class Halves:
         self._underflows += float(np.count_nonzero(tiny)) + len(weights)
         weights[tiny] = 0.0
         above, below = np.cumsum(weights[::-1])[::-1], np.cumsum(weights)
-        end = max(int(np.count_nonzero(above > math.exp(self._log_delta + LEFT_OUT + log_scale))), 1)
+        end = max(int(np.count_nonzero(above > math.exp(self._log_target + LEFT_OUT + log_scale))), 1)
         begin = min(int(np.count_nonzero(below <= math.exp(LOG_BELOW + log_scale))), end - 1)
         kept = weights[begin:end].copy()
         lost = float(np.logaddexp(first.lost, second.lost))

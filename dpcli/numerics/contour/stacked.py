@@ -4,8 +4,7 @@ A loss is L = log r with r = dP/dQ. Those of a family are sampled Gaussians that
 
 A schedule of noise or rates gives thousands of different sampled Gaussians, for which calls of array functions cost more than the
 arithmetic. `in_stacks` replaces them by one loss, so that a contour (integral.py) sees few losses. Each row follows the rules of
-`TiltedQuadrature` and gets the same values. A row that needs a line above the real axis, or more frequencies than LONGEST, is computed by a
-`TiltedQuadrature`.
+`TiltedQuadrature` (tilted.py) and gets the same values.
 """
 
 from __future__ import annotations
@@ -18,18 +17,18 @@ from dpcli.base.values import dataclass
 from dpcli.numerics.arrays import Array, ComplexArray, IndexArray, np
 from dpcli.numerics.contour.tilted import FAR, REACH, Loss, Losses
 from dpcli.numerics.logspace import log1p_complex
-from dpcli.numerics.mixture import LEAST, Shifted, TableRow, cgfs, nodes_of_rows, row_groups, row_of, table_of
+from dpcli.numerics.mixture import FEWEST_IN_TABLE, Shifted, TableRow, cgfs, nodes_of_rows, row_groups, row_of, table_of
 from dpcli.numerics.products import characteristic_less_one_rows
 from dpcli.numerics.quadrature import MAX_NODES
 from dpcli.numerics.work import spend
 
 # Accuracy: heights of the lines above the real axis, as shares of a row's `_reach`. Each gives a bound.
 SHARES = (0.003, 0.02, 0.09, 0.3, 0.7)
-LONGEST = 4096  # most frequencies for which the rows are computed together; it affects speed, and results by rounding alone
+MOST_FREQUENCIES = 4096  # for which the rows are computed together; it affects speed, and results by rounding alone
 
 
 def in_stacks(losses: Losses) -> Losses:
-    """Return the losses with every group of one family, if it has at least LEAST members, replaced by one `StackedLoss` for its steps."""
+    """Return the losses with each group of one family, of at least FEWEST_IN_TABLE members, replaced by one `StackedLoss` for its steps."""
     groups: dict[type[Shifted], list[tuple[TableRow, Loss, int]]] = {}
     stacks: list[tuple[Loss, int]] = []
     for loss, count in losses:
@@ -39,7 +38,7 @@ def in_stacks(losses: Losses) -> Losses:
         else:
             groups.setdefault(row.family, []).append((row, loss, count))
     for members in groups.values():
-        if len(members) < LEAST:
+        if len(members) < FEWEST_IN_TABLE:
             stacks.extend((loss, count) for _, loss, count in members)
         else:
             counts = np.array([float(count) for _, _, count in members])
@@ -152,12 +151,12 @@ class StackedTilted:
         """Return the sum of the rows' log characteristic functions, as `Tilted.centred` describes it for one loss.
 
         A row whose last frequency, times its standard deviation, is beyond FAR needs a line above the real axis. It is computed by its own
-        quadrature. So are all rows if there are more than LONGEST frequencies.
+        quadrature. So are all rows beyond MOST_FREQUENCIES.
         """
         total = np.zeros(count, dtype=complex)
         for block in self._blocks:
             near = (FAR / np.maximum(np.sqrt(block.variance) * step, 1e-12)).astype(int) + 1 >= count
-            near &= count <= LONGEST
+            near &= count <= MOST_FREQUENCIES
             fine = np.minimum(_fine_steps(self._lines(block), step * (count - 1), log_error), block.step)
             for rows in row_groups(np.flatnonzero(near), (block.high - block.low) / fine, math.isqrt(count) + 1):
                 total += self._on_the_line(block, rows, fine[rows], step, count)

@@ -3,9 +3,9 @@
 The loss is log r with r = dP/dQ, as a function of an outcome x on the real line, such as that of a sampled Gaussian. cut.py and cut_rows.py
 compute integrals and characteristic functions of such losses by sums over equally spaced nodes v, and ask this file for x(v).
 
-The outcome is x(v) = bend + log(log(1 + e^v)) / slope, and the nodes are evenly spaced in v. Far to the left x is about bend + v / slope,
-so the nodes are evenly spaced in the outcome. Far to the right e^{slope (x - bend)} = v, so they are evenly spaced in the loss. The map is
-analytic and invertible for |Im v| < pi.
+The outcome is x(v) = bend + log(log(1 + e^v)) / slope. Far to the left x is about bend + v / slope, so the nodes are evenly spaced in the
+outcome. Far to the right e^{slope (x - bend)} = v, so they are evenly spaced in the loss. The map is analytic and invertible for
+|Im v| < pi.
 
 A characteristic function at frequency y needs nodes no farther apart than about 1 / (y dL/dx). With L = q e^{slope x} this is a constant
 distance in v. Evenly spaced outcomes would all have to be as close together as the outcomes at the far end.

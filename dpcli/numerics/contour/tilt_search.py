@@ -38,8 +38,7 @@ LARGEST_POWER = 50.0  # most ratios of tilts between a vertex and the middle til
 def tilt_for(losses: Losses, log_delta: float) -> float:
     """Return a tilt near the one at which Chernoff's bound on epsilon is least.
 
-    Any t > 0 gives valid bounds. If there are very many different losses, the tilt is chosen for SAMPLE of them, unless it does not suit
-    all.
+    If there are very many different losses, the tilt is chosen for SAMPLE of them, unless it does not suit all.
     """
     return _tilt_for(tuple(losses), log_delta)
 

@@ -11,8 +11,7 @@ Decay. On the line at height a, where arg r > 0, oscillation becomes decay: for 
 
     |E e^{i v L}| <= INT |Q r^{t+1}|(x+ia) e^{-v arg r(x+ia)} dx.
 
-The bound falls with v. So one integral, at v = y, bounds the characteristic function at every frequency beyond y. Every height gives a
-bound, and its choice decides only how sharp the bound is.
+The bound falls with v. So one integral, at v = y, bounds the characteristic function at every frequency beyond y.
 
 Division by size (`SplitLoss`). With few steps at a low rate, or with very little noise, most of the mass lies nearly at one loss, and the
 characteristic function decays late or never.
@@ -53,10 +52,12 @@ LIGHT = 1e-45  # smaller weights are left out
 LIGHT_SHARE = 1e-6  # weights below this share of the allowed error are left out
 RAMP_STEP = 0.08  # node distance times k of a `Ramp`: at its height of up to pi / (2 k), e^{-2 pi height / distance} is e^-123
 MODULUS_RAISE = 1.01  # factor of a sum of moduli of positive terms, which far exceeds the error of the sum
+# A value may exceed its bound from `decay` by this factor plus this much, for rounding; with more, the contour is refused.
+EXCESS_FACTOR, EXCESS = 1.001, 1e-9
 # Memory: entries of a table that are in memory at a time.
 BLOCK = 1 << 20
 # Floating point: smallest logarithm of a modulus, in place of -inf, which times a count would give NaN.
-LEAST = -700.0
+LEAST_LOG_MODULUS = -700.0
 
 
 class Tilted(Protocol):
@@ -84,7 +85,7 @@ class Tilted(Protocol):
 
     @property
     def exact_cgf(self) -> bool:
-        """Tell whether the loss's `cgf` at t exceeds K(t) by at most SLACK, relative, and is not just a bound."""
+        """Tell whether the loss's `cgf` at t exceeds K(t) by at most SLACK (numerics/quadrature.py), relative, and is not just a bound."""
         ...
 
     @property
@@ -159,7 +160,9 @@ class TiltedQuadrature:
         window: an interval outside of which less than e^-40 of the tilted mass lies.
         strip: the height up to which log Q and log r are analytic, and |r| is at most its value on the real line below.
         step: a node distance at which integrals of positive functions with this density are exact to e^-40.
-        exact_cgf: whether the loss's `cgf` at t is exact up to SLACK.
+        exact_cgf: as of `Tilted`.
+
+    Lines above the real one are at shares of `reach`, the largest useful height.
     """
 
     pointwise = True
@@ -218,7 +221,6 @@ class TiltedQuadrature:
         return np.minimum.accumulate(np.log(np.fmin(_least_modulus(*self._moduli(), y), 1.0)))
 
     def centred(self, step: float, count: int, log_error: float) -> ComplexArray:
-        """Return log E_t e^{i y (L - mean)} at y = 0, step, .... The absolute error of the expectation is at most e^log_error."""
         near = min(count, self._near(step))
         result = np.empty(count, dtype=complex)
         result[:near] = self._on_the_line(step, near, log_error)
@@ -239,7 +241,7 @@ class TiltedQuadrature:
 
     def _near(self, step: float) -> int:
         """Return the number of multiples of the step at which the nodes are on the real line."""
-        return math.floor(FAR / max(math.sqrt(self.variance) * step, 1e-12)) + 1
+        return math.floor(FAR / max(math.sqrt(self.variance) * step, 1e-12)) + 1  # not divided by 0
 
     def _on_the_line(self, step: float, multiples: int | IndexArray, log_error: float) -> ComplexArray:
         """Return the logarithms as log1p(E expm1), which keeps all digits of a characteristic function near 1.
@@ -287,7 +289,7 @@ class TiltedQuadrature:
         total = characteristic(log_density[heavy], ratio[heavy] - self.mean, step, first, count)
         # The first and the last value must obey the bounds of `decay`, up to rounding. If not, NaN makes `build` refuse the contour.
         log_most = self.decay(step * np.array([first, first + count - 1], dtype=float))
-        if not np.all(np.abs(total[[0, -1]]) <= 1.001 * np.exp(log_most) + 1e-9):
+        if not np.all(np.abs(total[[0, -1]]) <= EXCESS_FACTOR * np.exp(log_most) + EXCESS):
             return np.full(count, np.nan, dtype=complex)
         with np.errstate(divide="ignore"):
             return np.asarray(np.log(total))
@@ -305,7 +307,7 @@ def _least_modulus(log_terms: Array, turn: Array, y: Array) -> Array:
 class Ramp:
     """A weight w between 0 and 1 that divides a loss into two parts.
 
-    log_weight: returns log w at nodes. height: the height above the real line up to which w, or 1 - w, is small where it should be.
+    log_weight: returns log w at nodes. height: the height above the real line up to which w, or 1 - w, is small where it is small on it.
     step: a node distance that suits it.
     """
 
@@ -369,7 +371,7 @@ class SplitLoss:
         change = inside + beyond  # phi - 1, whose rounding error is relative to it
         log_phi, log_bulk = log1p_complex(change), log1p_complex(inside - beyond_sum)
         for logarithm in (log_phi, log_bulk):
-            logarithm.real = np.maximum(logarithm.real, LEAST)  # a complex number with an infinite part times a count would be NaN
+            logarithm.real = np.maximum(logarithm.real, LEAST_LOG_MODULUS)
         share = (beyond + beyond_sum) / (1.0 + change)  # (phi - B) / phi
         near = np.abs(share) < 0.5  # there log1p of the share has more digits than the difference of the logarithms
         return log_phi, np.where(near, log1p_complex(np.where(near, -share, 0.0)), log_bulk - log_phi)

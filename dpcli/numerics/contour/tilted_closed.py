@@ -1,8 +1,12 @@
 """Tilted losses with closed forms: normal losses, finitely many atoms, losses with a known complex CGF, and losses of bounded range.
 
 L is the privacy loss under P, K(t) = log E[e^{t L}] its cumulant generating function (CGF), and a tilt t > 0 weighs each outcome by
-e^{t L - K(t)}, which moves the mean of L to where delta is decided. Each class implements the protocol `Tilted`, which tilted.py
-describes: the certified bounds of integral.py need the accuracy that it demands. `rise` bounds K(t + rise) - K(t) from above.
+e^{t L - K(t)}, which moves the mean of L to where delta is decided. The classes implement the protocol `Tilted` (tilted.py), on whose
+accuracy the certified bounds of integral.py rely. E_t is the mean under the tilt. `centred` returns log E_t[e^{i y (L - mean)}] at the
+frequencies y = 0, step, 2 step, ..., and `centred_at`, which only a `pointwise` loss has, returns it at some multiples of `step`. Here both
+err by rounding alone, so they do not use the error that is allowed, `log_error`. `decay` bounds log |E_t[e^{i v L}]| for all v >= y, and
+`rise(x)` bounds K(t + x) - K(t), both from above. A true `exact_cgf` says that the CGF is no mere bound, and a true `finite_sum` that the
+characteristic function is a sum of `terms` terms.
 """
 
 from __future__ import annotations
@@ -20,16 +24,18 @@ from dpcli.numerics.work import hold
 
 # Soundness and speed: smaller weights are left out. No error bound counts them, as they are far below the rounding of the sum, which is 1.
 LIGHT = 1e-45
-LEAST = 1e-300  # replaces smaller weights, as zero has no logarithm
+LEAST_WEIGHT = 1e-300  # replaces smaller weights, as zero has no logarithm
 # Accuracy of the values, for which integral.py allows.
-NEAR = 2.0  # largest modulus of (c + i y) e for which the power series is used, because it loses no digits there
+LOG_COTH_ERROR = 1e-12  # exceeds the error of the logarithm in `TiltedRange.decay`
 MEAN_STEP = 1e-30  # h of K'(t) = Im K(t + i h) / h: nothing is subtracted, and the error of order h^2 is below the rounding
 # h of K''(t) = 2 (K(t) - Re K(t + i h)) / h^2, per unit of min(t, 1). The subtraction leaves an error of about 2e-6 |K(t)| / min(t, 1)^2.
 # Only the size of this variance counts: the search for the last node starts from it, and it scales allowances for rounding.
 VARIANCE_STEP = 1e-5
+# Of `TiltedRange`, with its c and e.
+SERIES_UP_TO = 2.0  # largest modulus of (c + i y) e for which the power series is used, because it loses no digits there
 SMALL_RANGE = 0.05  # largest c e at which mean and variance are power series; what they leave out is below 1e-10 of them
 LARGE_RANGE = 300.0  # from this c e on, e^{-2 c e} is nothing next to 1, and sinh(c e)^2 would overflow soon
-SERIES_TERMS = 39  # terms of `sinhc_slope`; up to |a| = b = 8 the first omitted one is far below the rounding of the sum
+SERIES_TERMS = 39  # terms of `sinhc_slope`; for |a| and b up to 8 the first omitted one is far below the rounding of the sum
 
 ArrayOrComplex = TypeVar("ArrayOrComplex", Array, ComplexArray)
 
@@ -102,16 +108,16 @@ class TiltedAtoms:
         return np.zeros(len(y))
 
     def rise(self, rise: Array) -> Array:
-        """Return an upper bound on K(t + rise) - K(t). Weights below LEAST are rounded up to it."""
+        """Return an upper bound on K(t + rise) - K(t). Weights below LEAST_WEIGHT are rounded up to it."""
         hold(float(len(rise) * len(self._losses)))
-        return log_sum(np.log(np.maximum(self._weights, LEAST)) + rise[:, None] * self._losses) + rise * self.mean
+        return log_sum(np.log(np.maximum(self._weights, LEAST_WEIGHT)) + rise[:, None] * self._losses) + rise * self.mean
 
 
 class TiltedCgf:
-    """A loss whose CGF is known at complex arguments. decay: bounds on its characteristic function, as `Tilted.decay` describes them."""
+    """A loss whose CGF is known at complex arguments."""
 
     exact_cgf = pointwise = True
-    terms = 10  # a closed form takes about as long as that many terms of a sum
+    terms = 10  # a closed form takes about as long as so many terms
 
     def __init__(self, cgf: Callable[[ComplexArray], ComplexArray], t: float, decay: Callable[[Array], Array]) -> None:
         self._cgf, self._t, self.decay = cgf, t, decay
@@ -141,7 +147,7 @@ class TiltedRange:
 
     def __init__(self, slope: float, epsilon: float, cumulant: float) -> None:
         self.cumulant, self._slope, self._epsilon = cumulant, slope, epsilon
-        a = slope * epsilon
+        a = slope * epsilon  # c e
         if a < SMALL_RANGE:  # because the differences below would cancel
             self.mean = epsilon * a / 3.0 * (1.0 - a * a / 15.0 * (1.0 - 2.0 * a * a / 21.0))
             self.variance = epsilon * epsilon / 3.0 * (1.0 - a * a / 5.0 * (1.0 - 10.0 * a * a / 63.0))
@@ -157,7 +163,7 @@ class TiltedRange:
         y = step * np.arange(count)
         z = np.asarray(self._slope + 1j * y, dtype=np.complex128)
         e, a = self._epsilon, self._slope * self._epsilon
-        near = np.abs(z) * e <= NEAR
+        near = np.abs(z) * e <= SERIES_UP_TO
         result = np.empty(count, dtype=complex)
         if near.any():
             # sinhc(z e) / sinhc(a) is 1 plus the difference of both over sinhc(a), which is small with y.
@@ -175,7 +181,7 @@ class TiltedRange:
     def decay(self, y: Array) -> Array:
         """Return the logarithm of coth(c e) / |1 + i y / c|, at most 0. It is a bound because |sinh((c + i y) e)| <= cosh(c e)."""
         log_coth = -math.log(math.tanh(min(self._slope * self._epsilon, LARGE_RANGE)))
-        return np.asarray(np.minimum(log_coth + 1e-12 - 0.5 * np.log1p((y / self._slope) ** 2), 0.0))
+        return np.asarray(np.minimum(log_coth + LOG_COTH_ERROR - 0.5 * np.log1p((y / self._slope) ** 2), 0.0))
 
 
 def sinhc_slope(a: ArrayOrComplex, b: float) -> ArrayOrComplex:

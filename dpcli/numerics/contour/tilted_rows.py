@@ -1,9 +1,9 @@
 """Many divided losses (cut_rows.py) under one tilt: the product of their characteristic functions, with one row of arrays for each loss.
 
-A divided loss lacks its far tail, which has the weight b. Row i has r_i = (1 - q_i) (1 + e^w), where w is normal, and s = log(1 + e^w), so
-its loss is log(1 - q_i) + s. Under a tilt t the density of w gets the factor r_i^{t+1}. A contour (integral.py) asks for the product of the
-characteristic functions E_t[e^{i y L_i}] (`TiltedRows`), or for the same without the *bulk*, the part of each row with a loss too small to
-matter (`SplitRows`). Both keep the promises of `Tilted` and `SplitLoss` in tilted.py.
+A divided loss lacks its far tail, which has the weight b. Row i is a sampled Gaussian, with r_i = dP/dQ = (1 - q_i) (1 + e^w) for a normal
+w. With s = log(1 + e^w) its loss is log(1 - q_i) + s. Under a tilt t the density of w gets the factor r_i^{t+1}. A contour (integral.py)
+asks for the product of the characteristic functions E_t[e^{i y L_i}] (`TiltedRows`), or for the same without the *bulk*, the part of each
+row with a loss too small to matter (`SplitRows`). `TiltedRows` is a `Tilted` of tilted.py, and `SplitRows` has the methods of `SplitLoss`.
 
 The methods are those of tilted.py for one loss, with two shortcuts:
 
@@ -43,9 +43,9 @@ HIGHEST = 0.45  # largest height of that line, as a share of the strip, as the e
 ROUNDED = 20.0  # the remainder may exceed the allowed error by this factor, because its exact sum is added to the error
 GOLDEN = 0.6180339887  # any irrational number serves to mix the columns of a matrix
 # Soundness and speed: weights below this share of the allowed error are left out, and no error bound counts them.
-LIGHT = 1e-6
+LIGHT_SHARE = 1e-6
 # Floating point.
-LEAST = -700.0  # smallest logarithm of a modulus, in place of -inf
+LEAST_LOG_MODULUS = -700.0  # in place of -inf
 # Speed and memory.
 RANKS = (40, 64, 100, 160)  # ranks that are tried, up to half of the number of rows
 BLOCK = 1 << 17  # entries of a table that are computed at a time
@@ -147,12 +147,12 @@ class TiltedRows:
         return HEIGHT * float(self.part.rows.shifts.min())
 
     def _without_mean(self, logarithm: ComplexArray, step: float) -> ComplexArray:
-        """Return the logarithm without e^{i y mean}, and with a real part of at least LEAST, because an infinite one times 0 is NaN.
+        """Return the logarithm without e^{i y mean}, and with a finite real part, because an infinite one times 0 is NaN.
 
         The constants log(1 - q_i) of the losses are in neither, because the transforms are those of s.
         """
         angle_of_mean = float(self.part.counts @ self._means) * step * np.arange(len(logarithm))
-        return np.asarray(np.maximum(logarithm.real, LEAST) + 1j * (logarithm.imag - angle_of_mean))
+        return np.asarray(np.maximum(logarithm.real, LEAST_LOG_MODULUS) + 1j * (logarithm.imag - angle_of_mean))
 
     def line(
         self, height: float, largest_step: float, log_error: float, factor: Callable[[ComplexArray], Array]
@@ -180,6 +180,7 @@ class SplitRows:
     def __init__(self, tilted: TiltedRows, sharpness: float, edge: float) -> None:
         self._undivided, self._k, self._edge, self.error_bound = tilted, sharpness, edge, 0.0
         nodes = tilted.part.nodes
+        # Heights are those of v, in which the nodes are evenly spaced. `rise` is dw/dv.
         self._height = min(nodes.strip, STRIP_SHARPNESS / (sharpness * nodes.line.rise(edge)))
         self._largest_step = STEP_OVER_STRIP * self._height
 
@@ -219,7 +220,7 @@ class SplitRows:
         share = difference / phi
         near = np.abs(share) < 0.5  # there log1p of the share has more digits than the difference of the logarithms
         log_phi, log_bulk = np.log(phi), np.log(bulk)
-        log_bulk.real, log_phi.real = np.maximum(log_bulk.real, LEAST), np.maximum(log_phi.real, LEAST)
+        log_bulk.real, log_phi.real = np.maximum(log_bulk.real, LEAST_LOG_MODULUS), np.maximum(log_phi.real, LEAST_LOG_MODULUS)
         return tilted._without_mean(log_phi, step), np.where(near, log1p_complex(np.where(near, -share, 0.0)), log_bulk - log_phi)
 
     def decay(self, y: Array) -> Array:
@@ -257,7 +258,7 @@ def _transforms(weights: ComplexArray, s: ComplexArray, step: float, count: int,
     """Return the transforms at y = 0, step, ..., (count-1) step."""
     sums = weights.sum(axis=1)
     turns = np.minimum(2.0, step * count * np.abs(s))  # at least |e^{i y s} - 1|
-    heavy = np.abs(weights).sum(axis=0) * turns > LIGHT * math.exp(log_error)
+    heavy = np.abs(weights).sum(axis=0) * turns > LIGHT_SHARE * math.exp(log_error)
     weights, s, turns = weights[:, heavy], s[heavy], turns[heavy]
     left, right, error_bound = _low_rank(weights, turns, counts, ROUNDED * math.exp(log_error) * float(counts.sum()))
     return Transforms(left, decaying_characteristic_less_one(right, s, step, count), sums, error_bound)

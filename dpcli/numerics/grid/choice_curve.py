@@ -33,8 +33,8 @@ from dpcli.numerics.arrays import Array, IndexArray, np
 from dpcli.numerics.work import spend
 
 ROUNDING = 1e-15  # relative rounding error of one step of the recursion, before it is magnified (soundness)
-LEAST = 1e-300  # least height of a curve that may be above 0, so that an upper bound does not underflow (soundness)
-CANDIDATES = 4  # number of points s that are tried for each cell; three find every maximum (item 3)
+LEAST_HEIGHT = 1e-300  # of a curve that may be above 0, so that an upper bound does not underflow (soundness)
+CANDIDATES = 4  # number of points s that are tried for each cell (item 3)
 
 
 class ChoiceCurve(NamedTuple):
@@ -97,7 +97,7 @@ def _one_more(upper: Array, lower: Array, epsilon: float, m: int) -> tuple[Array
             is_between = (at + m > end) & (at < end)
             k, p = end[is_between], at[is_between]
             np.maximum.at(new_lower, p, _chord(low[k], low[k + m], s[p + m] / s[k], epsilon))
-    new_upper[: length - 1] = np.maximum(new_upper[: length - 1], LEAST)
+    new_upper[: length - 1] = np.maximum(new_upper[: length - 1], LEAST_HEIGHT)
     new_upper[-1] = new_lower[-1] = 0.0  # this is the largest possible loss
     return new_upper, new_lower
 

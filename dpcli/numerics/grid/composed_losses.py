@@ -52,7 +52,7 @@ MAGNIFIED_LESS = 16.0  # subtracted from -log_negligible for that logarithm
 MAX_POINTS = 1 << 20  # most points of a convolution
 WIDENED = 2.0  # room for a window that turns out longer than planned: a plan may take 1 / WIDENED of MAX_POINTS for it
 LONGEST_WINDOW = 8.0  # a longer window, in multiples of the planned one, is not made
-PASSES = 2.0  # cells of work for each point of the plan
+CELLS_OF_POINT = 2.0  # work of each point of the plan
 # Estimated work of a plan, for each point of the finest grid of a part: without rounds, and more for each round. It decides which plan is
 # taken.
 WORK, WORK_OF_ROUND = 3.0, 10.0
@@ -128,7 +128,7 @@ def plan_grid(parts: Parts, target: GridTarget, error: float, unit: float, work:
 
 def _cheapest(parts: Parts, target: GridTarget, error: float, unit: float, work: float) -> GridPlan:
     """Return the plan of `plan_grid` for this tilt, even if numbers would overflow across a cell."""
-    work = min(work, remaining() / PASSES)
+    work = min(work, remaining() / CELLS_OF_POINT)
     window = tilted_window([(part.survey, part.copies) for part in parts], target.tilt, target.log_negligible)
     ranges = [_range(part, target) for part in parts]
     # If the tilted composition is concentrated on its largest loss, its window has no width. The ranges of single steps give a scale then.
@@ -161,7 +161,7 @@ def _cheapest(parts: Parts, target: GridTarget, error: float, unit: float, work:
 
 def _most_rounds(count: int) -> int:
     """Return how often `count` can be divided by 4."""
-    return int(math.log(count, 4.0) + 1e-9)
+    return int(math.log(count, 4.0) + 1e-9)  # the logarithm of a power of 4 may be rounded down
 
 
 def _dispersion(count: int, rounds: int) -> float:
@@ -290,14 +290,14 @@ def _convolve_and_trim(parts: list[tuple[Lattice, int]], copies: int, times: int
     above = _rare_above(parts, survey.rare_order(copies, log_rare), log_rare)
     end = max(math.ceil(min(max(above / result.spacing, first), first + length - 1)) - first + 1, 1)
     below = np.cumsum(result.weights[:end])
-    noise = result.error * np.sqrt(np.arange(1.0, end + 1.0))  # a bound on the rounding error of the mass below each point
-    begin = min(int(np.count_nonzero(below <= math.exp(target.log_negligible) / times + noise)), end - 1)
+    rounding = result.error * np.sqrt(np.arange(1.0, end + 1.0))  # a bound on the error of the mass below each point
+    begin = min(int(np.count_nonzero(below <= math.exp(target.log_negligible) / times + rounding)), end - 1)
     return replace(
         result,
         start=first + begin,
         weights=result.weights[begin:end].copy(),
         infinite=result.infinite + (math.exp(log_rare) if end < length else 0.0),
-        lost=result.lost + (float(below[begin - 1] + noise[begin - 1]) if begin else 0.0),
+        lost=result.lost + (float(below[begin - 1] + rounding[begin - 1]) if begin else 0.0),
     )
 
 

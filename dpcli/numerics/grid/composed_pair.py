@@ -65,7 +65,7 @@ def composed_outcomes(parts: Sequence[tuple[HasTails, int]]) -> GridOutcomes:
     """Return a pair that dominates the composition of the losses, given as pairs of a loss and how often it is added.
 
     parts: at least one pair, with counts of at least 1. Raises NotRepresentable if a loss is too large for a grid, or if the losses are of
-    too different sizes for one grid, and TooMuchWork if the sums would take too much work.
+    too different sizes for one grid.
     """
     ranges = [_range(loss) for loss, _ in parts]
     variances = [_variance(loss, *ends) for (loss, _), ends in zip(parts, ranges, strict=True)]
@@ -165,7 +165,7 @@ def _sum(first: GridOutcomes, second: GridOutcomes) -> GridOutcomes:
 
 
 def _trim(outcomes: GridOutcomes) -> GridOutcomes:
-    """Return the pair without its ends of negligible P-mass: the upper end becomes infinite loss, and the lower end moves up."""
+    """Return the pair without its ends of negligible P-mass."""
     weights = outcomes.weights
     above, below = np.cumsum(weights[::-1])[::-1], np.cumsum(weights)
     end = max(int(np.count_nonzero(above > math.exp(LOG_ABOVE))), 1)

@@ -24,10 +24,10 @@ from dpcli.numerics.work import spend
 
 UNIT = 7e-16  # u' (soundness): six roundings of a complex product and sum
 SHORT = 6000  # largest number of points for which the sums are computed directly (speed); beyond, a transform is faster
-FACTORS = 16  # most factors that are multiplied directly (speed); if each is at least 1e-15, their product does not underflow
+FACTORS = 16  # most factors that are multiplied directly (speed); each is at least about UNIT, so their product does not underflow
 LEAST_LOG = -300.0  # smallest logarithm of a modulus (floating point), so that its exponential does not underflow
 TERM = 2.3e-16  # relative rounding error of each term of a sum of products, an ulp (soundness)
-COMMON = 1e-12  # allowance for a common relative error of a transform (soundness)
+COMMON = 1e-12  # allowance for a relative error that all weights of a transform share (soundness)
 DIRECT = 0.01  # work of a product in `convolve_directly`, in cells (numerics/work.py)
 
 
@@ -129,7 +129,8 @@ def convolve(parts: Sequence[tuple[Lattice, int]], first: int, size: int) -> Lat
     for lattice, count in parts:
         spectrum.multiply(lattice.weights, count)
     weights, rounding = spectrum.inverse()
-    weights[weights < rounding / math.sqrt(size)] = 0.0  # mostly rounding errors, which would dominate moments of a higher order
+    # What is below the root mean square of the error is mostly rounding, which would dominate moments of a higher order.
+    weights[weights < rounding / math.sqrt(size)] = 0.0
     offset = sum(count * lattice.start for lattice, count in parts)
     # Twice the rounding, because dropping the small weights moves them by as much again.
     return _lattice_of(parts, first, np.roll(weights, (offset - first) % size), rounding=2.0 * rounding, relative=0.0)
@@ -159,7 +160,7 @@ def _lattice_of(parts: Sequence[tuple[Lattice, int]], first: int, weights: Array
     """Return the lattice with these weights. Its other fields are sums over the parts, and include the rounding of this convolution.
 
     rounding: a bound on the Euclidean norm of the error of `weights`. relative: a bound on their relative error; 0 for a transform, which
-    has an absolute error instead.
+    has an absolute error instead, and COMMON.
     """
     log_finite = math.fsum(n * math.log1p(-one.infinite) if one.infinite < 1.0 else -math.inf for one, n in parts)
     log_with_lost = math.fsum(n * math.log1p(one.lost) for one, n in parts)
@@ -171,7 +172,7 @@ def _lattice_of(parts: Sequence[tuple[Lattice, int]], first: int, weights: Array
         log_scale=math.fsum(n * one.log_scale for one, n in parts),
         infinite=-math.expm1(log_finite),
         error=math.fsum(n * one.error for one, n in parts) + rounding,
-        log_error=math.fsum(n * one.log_error for one, n in parts) + COMMON * (relative == 0.0) + relative,
+        log_error=math.fsum(n * one.log_error for one, n in parts) + (relative or COMMON),
         lost=math.expm1(log_with_lost) if log_with_lost < 700.0 else math.inf,  # e^700 is nearly the largest float
         excess=math.fsum(n * one.excess for one, n in parts),
         blur=math.fsum(n * one.blur for one, n in parts),

@@ -15,14 +15,14 @@ How large d is:
 1. Since E[Z | Y] = 1, d(k) = k E[(Z - 1)+] <= k sqrt(Var Z) / 2 <= k sqrt(e^V - 1) / 2. d falls on both sides of k.
 2. At y = k e^-s, the inequality (x - 1)+ <= x^{1+r} r^r / (1+r)^{1+r} gives d <= k D(s), where D(s) is the minimum over r of
    e^{r (1+r) V / 2 - (1+r) s} r^r / (1+r)^{1+r}.
-3. At y = k e^s, d = E[(k - y Z)+]. Under the law with density Z this is the question of step 2 for 1/Z, so d <= k e^s D(s).
+3. At y = k e^s, d = E[(k - y Z)+]. Under the law with density Z this is the question of item 2 for 1/Z, so d <= k e^s D(s).
 
 How much of Q lies where d is large:
 
-1. Chernoff's bound gives Pr(|log Z| > m | Y) <= 1 - p for p = 1 - e^{-(m + V/2)^2 / 2V} - e^{-(m - V/2)^2 / 2V}. So
+4. Chernoff's bound gives Pr(|log Z| > m | Y) <= 1 - p for p = 1 - e^{-(m + V/2)^2 / 2V} - e^{-(m - V/2)^2 / 2V}. So
    p Q(|log Y - eps| <= s) <= Q(|log U - eps| <= s + m), which is computed from the lattice.
-2. d is at most a sum of boxes, one for each s on a ladder with steps of sigma / 4, where sigma = sqrt V.
-3. Beyond the last box, at J sigma, the measure e^{(t+1) log Y} dQ, whose total is at most e^M, bounds the rest by
+5. d is at most a sum of boxes, one for each s on a ladder with steps of sigma / 4, where sigma = sqrt V.
+6. Beyond the last box, at J sigma, the measure e^{(t+1) log Y} dQ, whose total is at most e^M, bounds the rest by
    e^{M - t eps} sup_{s > J sigma} e^{(t+1) s} D(s), and by less on the other side.
 
 So g is at least psi minus about 3 V times the density of log U at eps. This is of second order in the spacing, as is the error of the upper
@@ -41,15 +41,15 @@ from dpcli.numerics.grid.lattice import RARELY, Lattice
 from dpcli.numerics.logspace import log_peak
 
 # Accuracy: these decide how narrow the lower bound is. MARGIN must leave p of the docstring positive.
-WIDE = 1.0  # largest sigma for which there is a lower bound
-LADDER, STEP, MARGIN = 56, 0.25, 2.5  # number of boxes, and the step of the ladder and the margin m in units of sigma
+LARGEST_SIGMA = 1.0  # beyond it there is no lower bound
+LADDER, STEP, MARGIN = 56, 0.25, 2.5  # number of boxes; the step of the ladder and the margin m, in units of sigma
 BISECTIONS, CLOSE = 80, 1e-13  # most steps of a bisection, and the relative width at which it ends
 FIRST_DISTANCE = 1e-3  # in units of the spacing, how far below the upper bound on epsilon the lower one is first looked for
 # Soundness: these far exceed the rounding of what they are added to or multiplied with.
 SUM_ERROR, GAP_ERROR = 1e-12, 1e-9  # relative errors of a value and of a bound on a small term
 ULP = 4e-16  # relative rounding error for each term of a sum
 SLACK_RAISE = 1.01  # factor of `GridCurve.slack`
-FARTHEST = 600.0  # largest exponent of a computed term; beyond it, the terms only make the bounds weaker
+LARGEST_EXPONENT = 600.0  # largest exponent of a computed term; beyond it, the terms only make the bounds weaker
 STEEP = 600.0  # terms below the reference loss whose exponent exceeds this are left out, because they are not needed
 
 
@@ -104,14 +104,14 @@ class GridCurve:
         if variance == 0.0:
             return np.zeros(0), np.zeros(0), 0.0
         sigma = math.sqrt(variance)
-        if not (sigma <= WIDE and (t + 1.0) * sigma <= 0.25 * LADDER * STEP):
+        # With such a sigma, what bounds the rest (item 6) falls beyond the last box.
+        if not (sigma <= LARGEST_SIGMA and (t + 1.0) * sigma <= 0.25 * LADDER * STEP):
             return np.zeros(0), np.zeros(0), math.inf
-        margin = MARGIN * sigma  # m of the module's docstring
-        # likely: p of the docstring.
+        margin = MARGIN * sigma  # m of item 4, with p = likely
         likely = 1.0 - RARELY - sum(math.exp(-((margin + sign * 0.5 * variance) ** 2) / (2.0 * variance)) for sign in (-1.0, 1.0))
         distances = STEP * sigma * np.arange(LADDER + 1.0)
-        at_zero = 0.5 * math.sqrt(math.expm1(variance))  # step 1
-        heights = np.array([min(_height(s, variance), at_zero) * math.exp(s) for s in distances.tolist()])  # steps 2 and 3
+        at_zero = 0.5 * math.sqrt(math.expm1(variance))  # item 1
+        heights = np.array([min(_height(s, variance), at_zero) * math.exp(s) for s in distances.tolist()])  # items 2 and 3
         heights = np.minimum.accumulate(heights) * (1.0 + SUM_ERROR)
         beyond = math.exp((t + 1.0) * float(distances[-1])) * float(heights[-1]) * (1.0 + GAP_ERROR)
         return (distances[1:] + margin) * (1.0 + GAP_ERROR), -np.diff(heights) / likely, beyond
@@ -140,7 +140,7 @@ class GridCurve:
     def _lower(self, sums: _Sums, at: float) -> float:
         """Return a lower bound on the quantity that `_upper` bounds. It is 0 if there is none."""
         t, lattice = self.lattice.tilt, self.lattice
-        if not -FARTHEST <= (t + 1.0) * at <= FARTHEST:
+        if not -LARGEST_EXPONENT <= (t + 1.0) * at <= LARGEST_EXPONENT:
             return 0.0
         widths, heights, beyond = self.boxes
         gap = beyond + lattice.excess + self.slack  # in units of e^{M - t at}
@@ -259,9 +259,9 @@ class _Sums:
         return float(self.first[self._index(at)])
 
     def curve(self, at: float) -> float:
-        """Return the hockey-stick curve at `at`, in the units of the sums. Beyond FARTHEST it is an upper bound."""
+        """Return the hockey-stick curve at `at`, in the units of the sums. Beyond LARGEST_EXPONENT it is an upper bound."""
         index = self._index(at)
-        return float(self.first[index]) - (math.exp(at) * float(self.second[index]) if at <= FARTHEST else 0.0)
+        return float(self.first[index]) - (math.exp(at) * float(self.second[index]) if at <= LARGEST_EXPONENT else 0.0)
 
 
 def _height(s: float, variance: float) -> float:

@@ -15,11 +15,11 @@ curve, or the largest of several, is turned into the atoms of one pair that *dom
 
 `largest_pair` finds a pair that dominates several pairs.
 
-1. With y = e^eps, H(y) = sup_S P(S) - y Q(S) is convex and falls with y. It is linear between the likelihood ratios of its outcomes.
-2. The maximum of several such H is convex. Its chords between the ratios of all pairs lie above it and are convex. So they are the H of a
-   pair whose outcomes have these ratios (Zhu, Dong, Wang 2022, arXiv:2106.08567, Proposition 8 and Lemma 9).
+1. The curve h of a pair is linear between the likelihood ratios of its outcomes.
+2. The maximum of several curves is convex. Its chords between the ratios of all pairs lie above it and are convex. So they are the curve of
+   a pair whose outcomes have these ratios (Zhu, Dong, Wang 2022, arXiv:2106.08567, Proposition 8 and Lemma 9).
 3. This pair dominates each of the pairs, and therefore any adaptive choice among them (Theorem 10).
-4. If every pair is its own mirror image, H(y) = 1 - y + y H(1/y), the maximum is so too. Then the outcomes of positive loss determine it.
+4. If every curve is the same in both directions, the maximum is so too. Then the outcomes of positive loss determine the pair.
 """
 
 from __future__ import annotations
@@ -75,6 +75,7 @@ class ChordPair:
         rows = max(COLUMNS // len(self.losses), 1)
         hold(float(len(z)) * len(self.losses))
         for begin in range(0, len(z), rows):
+            # e^{K(z)} - 1 is the sum of Q (r^{z+1} - (z+1) r + z) over the atoms, with r = P/Q.
             part = z[begin : begin + rows, None]
             blocks.append(np.logaddexp(0.0, log_sum(log_bernoulli(part, self.losses[None, :]) + self.log_q)))
         return np.concatenate(blocks) * (1.0 + CGF_RAISE) if blocks else np.zeros(0)
@@ -101,21 +102,21 @@ def symmetric_pair(spacing: float, heights: Array) -> ChordPair:
     """
     spend(20.0 * len(heights))
     x: Array = spacing * np.arange(len(heights), dtype=float) * (1.0 + ULPS)  # not below the exact points, because h falls
-    beyond = np.expm1(x)  # s - 1, which distinguishes points near 1 that are equal as s
-    if not (np.diff(beyond) > 0.0).all() or not math.isfinite(float(beyond[-1])):
+    s_less_one = np.expm1(x)  # which distinguishes points near 1 that are equal as s
+    if not (np.diff(s_less_one) > 0.0).all() or not math.isfinite(float(s_less_one[-1])):
         raise NotRepresentable(FAR_OR_NEAR)
     bounds = np.minimum.accumulate(np.minimum(np.asarray(heights, dtype=float) * (1.0 + INFLATED), 1.0))  # h falls
     bounds[0] = _at_one(x, bounds)
-    vertices = _hull(beyond, bounds)
-    x, beyond, bounds = x[vertices], beyond[vertices], bounds[vertices]
-    slopes = np.append(np.diff(bounds) / np.diff(beyond), 0.0)  # beyond the last point the curve is constant
+    vertices = _hull(s_less_one, bounds)
+    x, s_less_one, bounds = x[vertices], s_less_one[vertices], bounds[vertices]
+    slopes = np.append(np.diff(bounds) / np.diff(s_less_one), 0.0)  # beyond the last point the curve is constant
     mass_q = np.diff(slopes).clip(min=0.0)  # at x[1:]
     mass_p = mass_q * np.exp(x[1:])
     infinite = float(bounds[-1])
     middle = 1.0 - math.fsum(mass_q.tolist()) - math.fsum(mass_p.tolist()) - infinite  # the mass at loss 0
     if not middle > -INFLATED:
         # Rounding explains so small a negative mass if the first points are very near each other.
-        if middle > -INFLATED - SLOPE * float(bounds[0]) / float(beyond[1]):
+        if middle > -INFLATED - SLOPE * float(bounds[0]) / float(s_less_one[1]):
             raise NotRepresentable(FAR_OR_NEAR)
         raise InternalError(f"the atoms of a pair weigh {1.0 - middle!r}: this is a bug in dpcli, and no number")
     losses = np.concatenate((-x[:0:-1], [0.0], x[1:]))
@@ -152,7 +153,7 @@ def _hull(places: Array, heights: Array) -> Array:
 def largest_pair(unit: float, pairs: Sequence[tuple[Array, Array]]) -> tuple[Array, Array]:
     """Return log Q and log dP/dQ of the outcomes of a pair that dominates all of `pairs`.
 
-    At the ratios of the pairs its H(y) is at most 1e-11 too large, if there are at most MOST_NODES ratios above 1.
+    At the ratios of the pairs its curve is at most RAISED too high, relative, if there are at most MOST_NODES ratios above 1.
 
     Args:
         unit: the unit of the losses, in nats.
@@ -193,9 +194,9 @@ def _log_tail(nodes: Array, losses: Array, log_p: Array) -> Array:
 
 
 def _curve(nodes: Array, losses: Array, log_p: Array, fades: list[float], falls: list[float]) -> list[float]:
-    """Return upper bounds on H at each node, as sums of non-negative terms from the last node down.
+    """Return upper bounds on h at each node, as sums of non-negative terms from the last node down.
 
-    nodes, losses: in units. fades, falls: results of `_fades_and_falls` for the nodes. At the last node, H is at most the mass beyond it.
+    nodes, losses: in units. fades, falls: results of `_fades_and_falls` for the nodes. At the last node, h is at most the mass beyond it.
     """
     beyond = math.exp(float(_log_tail(nodes[-1:], losses, log_p)[0]))
     mass = np.zeros(len(nodes))
@@ -210,7 +211,7 @@ def _curve(nodes: Array, losses: Array, log_p: Array, fades: list[float], falls:
 
 
 def _masses(target: list[float], fades: list[float], falls: list[float], beyond: float, gap: float) -> list[float]:
-    """Return the P-mass at every node but the first: the least mass that raises H to `target`, from the last node down.
+    """Return the P-mass at every node but the first: the least mass that raises h to `target`, from the last node down.
 
     beyond, gap: P-mass of the largest loss, and the distance of that loss from the last node.
 

@@ -8,10 +8,11 @@ At a tiny delta, many small losses and one large loss may be about equally likel
 (contour/integral.py) or a grid at one tilt gives wide bounds. Here the outcomes of each step are divided at a loss c, the *cut*. delta is a
 sum over the number of steps with a loss above c, and every term has a tilt of its own.
 
-Decomposition. An outcome x of a step lies in cell j of a lattice if its loss is between j h and (j + 1) h. The masses of a cell are divided
-between its two ends so that its P-mass and its Q-mass stay (lattice.py). c is a multiple of h, so each cell is small or large. With A and B
-the measures of a step's small and large cells, the composition is SUM_k C(n, k) A^(n-k) B^k. The bounds of grid_curve.py hold for each
-term: their proofs hold for a part of the measure that is given by cells, with the moment of this part in place of e^M.
+Decomposition. A *lattice* is a set of tilted masses at the multiples of its spacing h. An outcome x of a step lies in cell j if its loss is
+between j h and (j + 1) h. The masses of a cell are divided between its two ends so that its P-mass and its Q-mass stay (lattice.py). c is a
+multiple of h, so each cell is small or large. With A and B the measures of a step's small and large cells, the composition is
+SUM_k C(n, k) A^(n-k) B^k. The bounds of grid_curve.py hold for each term: their proofs hold for a part of the measure that is given by
+cells, with the moment of this part in place of e^M.
 
 Errors.
 
@@ -23,8 +24,8 @@ Errors.
 3. Other losses are not divided: each term is composed with their lattices, which are made from their tails (lattice.py). Where these count
    a loss as infinite, its P-mass is added once to delta, as it does not depend on the term.
 
-The coarse lattice also gives c and the tilts, which decide only how narrow the bounds are. A *lattice* is a set of tilted masses at the
-multiples of its spacing h (lattice.py). The terms are computed on a fine one, which is a subdivision of the coarse one.
+The coarse lattice also gives c and the tilts, which decide only how narrow the bounds are. The terms are computed on a fine lattice, which
+is a subdivision of the coarse one.
 """
 
 from __future__ import annotations
@@ -68,7 +69,7 @@ WIDTH = 3e-7  # about the relative width of the interval of epsilon
 WINDOW_DEVIATIONS = 10.0  # half of a window, in standard deviations
 WINDOW_ORDER = 9.0  # order of Chernoff's bound on the mass outside of a window, in units of 1 / standard deviation
 LOG_OUTSIDE = -32.0  # logarithm of that mass
-FAR = 100.0  # at losses l with t (l - epsilon) above this, the rest of a term is below e^-FAR
+LARGEST_EXPONENT = 100.0  # at losses l with t (l - epsilon) above this, the rest of a term is below e^-LARGEST_EXPONENT
 SEARCH_SHARE, SEARCH_ACCURACY = 0.2, 1e-9  # epsilon is searched within this share of its estimate, up to this relative accuracy
 # Speed and memory.
 MOST_CELLS = 1 << 19  # most cells of the fine lattice
@@ -77,8 +78,8 @@ ROOM = 0.7  # share of MOST_POINTS that a window may take on the coarse lattice,
 MOST_WORK, MOST_WORK_SHARE = 1.1e7, 0.75  # most work for the fine lattice, and the largest share of what is left that it may take
 MIXTURE_WORK = 30.0  # work for each shift and cell of a step's mixture
 MIXTURE_TABLE = 10.0  # entries of the largest table of a mixture, for each shift and cell
-# Soundness: relative errors of sums over the points of a lattice, generously.
-SUM_ERROR, GAP_ERROR = 1e-12, 1e-9
+# Soundness: relative errors of sums over the points of a lattice, of a logarithm, and of an epsilon, generously.
+SUM_ERROR, GAP_ERROR, LOG_ERROR, EPSILON_ROUNDING = 1e-12, 1e-9, 1e-9, 1e-15
 
 
 class UndividedLoss(Protocol):
@@ -281,14 +282,14 @@ class LargeLosses:
 
     def _lower(self, epsilon: float) -> float:
         """Return a lower bound on log delta: that of the curves at an epsilon on the safe side of all moves of the losses."""
-        at = epsilon + self.slip + 1e-15 * abs(epsilon)
+        at = epsilon + self.slip + EPSILON_ROUNDING * abs(epsilon)
         return float(np.logaddexp.reduce([_log_lower(curve, at) for curve in self.terms])) - self.log_error
 
     def _upper(self, epsilon: float) -> float:
         """Return an upper bound on log delta, likewise, with the terms and the outcomes that are left out."""
-        at, (tilts, logs) = epsilon - self.slip - 1e-15 * abs(epsilon), self.omitted
+        at, (tilts, logs) = epsilon - self.slip - EPSILON_ROUNDING * abs(epsilon), self.omitted
         terms = [_log_upper(curve, at) for curve in self.terms]
-        upper = np.logaddexp.reduce([*terms, *(logs + 1e-9 * np.abs(logs) - tilts * at)]) + self.log_error
+        upper = np.logaddexp.reduce([*terms, *(logs + LOG_ERROR * np.abs(logs) - tilts * at)]) + self.log_error
         return float(np.logaddexp(upper, self.log_lost))
 
     def epsilon(self, log_delta: float, near: float) -> tuple[float, float]:
@@ -306,10 +307,10 @@ class LargeLosses:
 
 
 def _beyond(curve: GridCurve, epsilon: float) -> tuple[float, float]:
-    """Return the curve of the lattice at epsilon, as a sum of positive terms up to FAR, and the P-mass above, in units of e^{M - t eps}."""
+    """Return the curve of the lattice at epsilon, as a sum of positive terms, and the P-mass above, in units of e^{M - t eps}."""
     lattice = curve.lattice
     first = max(math.floor(epsilon / lattice.spacing) - lattice.start, 0)
-    weights = lattice.weights[first : first + math.ceil(FAR / (lattice.tilt * lattice.spacing)) + 2]
+    weights = lattice.weights[first : first + math.ceil(LARGEST_EXPONENT / (lattice.tilt * lattice.spacing)) + 2]
     spend(0.5 * len(weights))
     distance = np.maximum(lattice.spacing * (lattice.start + first + np.arange(len(weights))) - epsilon, 0.0)
     terms = weights * np.exp(-lattice.tilt * distance)
@@ -319,7 +320,7 @@ def _beyond(curve: GridCurve, epsilon: float) -> tuple[float, float]:
 def _log_upper(curve: GridCurve, epsilon: float) -> float:
     """Return an upper bound on log of the term's curve at epsilon."""
     value, _ = _beyond(curve, epsilon)
-    value = value + 2.0 * math.exp(-FAR) + curve.slack
+    value = value + 2.0 * math.exp(-LARGEST_EXPONENT) + curve.slack
     scale = curve.lattice.log_scale + curve.lattice.log_error
     return scale - curve.lattice.tilt * epsilon + math.log(value) if math.isfinite(value) else math.inf
 
@@ -472,7 +473,7 @@ def large_losses(
     bounds = LargeLosses(
         terms=curves,
         omitted=plan.omitted,
-        log_lost=float(np.logaddexp.reduce([log_left_out, *log_infinite])) + 1e-9,
+        log_lost=float(np.logaddexp.reduce([log_left_out, *log_infinite])) + LOG_ERROR,
         slip=math.fsum(n * step_cells.slip for step_cells, n in cells),
         log_error=count * 2.0 * MASS_ERROR,
         t=tilt_of_largest,

@@ -55,7 +55,7 @@ DIGITS, FEWEST = 12, 5  # t of n binary digits keeps the first DIGITS - n/2 of t
 MOST_COPIES = 2**30  # the largest t; a larger one is rounded down to it (item 4)
 # The epsilons at which h is computed: log h falls by about DROP from each to the next, or by FAST_DROP below LOG_FAST, down to LOG_LAST.
 DROP, FAST_DROP, LOG_FAST, LOG_LAST = 0.5, 3.0, -30.0, -80.0
-LONGEST, STEPS = 0.3, 100.0  # longest step of epsilon, or a share of the range at little noise, until log h is LOG_FAST
+LONGEST_STEP, STEPS = 0.3, 100.0  # longest step of epsilon, or a share of the range at little noise, until log h is LOG_FAST
 LEAST_FACTOR, MOST_FACTOR = 0.5, 2.0  # range of the factor between one step of epsilon and the next
 LEAST_DROP = 1e-3  # a smaller fall of log h counts as this, as the next step is divided by it
 LEAST_HEIGHT = 1e-300  # h is not computed as less, so that it has a logarithm
@@ -154,7 +154,7 @@ def replaced_pair(mu: float, bins: int) -> ChordPair | None:
     sums = _Sums(mu, bins)
     epsilons, heights = [0.0], [min(sums.height(0.0), 1.0)]
     # 2 mu (mu + 4) is the loss log dA/dC of a step at an outcome four standard deviations above the mean of A.
-    step, longest = DROP * heights[0], max(LONGEST, 2.0 * mu * (mu + 4.0) / STEPS)
+    step, longest = DROP * heights[0], max(LONGEST_STEP, 2.0 * mu * (mu + 4.0) / STEPS)
     while math.log(heights[-1]) > LOG_LAST and len(heights) < MOST_HEIGHTS:
         epsilons.append(epsilons[-1] + step)
         heights.append(min(max(sums.height(epsilons[-1]), LEAST_HEIGHT), heights[-1]))

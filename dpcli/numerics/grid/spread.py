@@ -14,8 +14,7 @@ A variable Y' is above Y in the convex order if E f(Y') >= E f(Y) for every conv
 The lattice points are e^{ih} for integers i. A sum of e^{ih} and e^{jh} falls between two neighbouring points. Their distance from j, and
 the shares of both, depend only on j - i.
 
-`spread_of` makes a variable (`Spread`) from the tails of L, `sum_of_copies` adds up copies of it. `average_moments` gives the exact moments
-of the average instead, for Renyi divergences at integer orders.
+`average_moments` gives the exact moments of the average instead, for Renyi divergences at integer orders.
 """
 
 from __future__ import annotations
@@ -182,8 +181,9 @@ def total_of(a: Spread, b: Spread) -> Spread:
     if lowest - first > LONG_TOTAL:  # otherwise outcomes of one variable where the other is 0 would need too many points
         first = lowest
     mass = np.zeros(highest + 2 - first)
-    # Pairs with equal points are in the first call alone.
-    _add_pairs(mass, first, spacing, a, b, nearest=0, copies=copies)
+    _add_pairs(
+        mass, first, spacing, a, b, nearest=0, copies=copies
+    )  # with the pairs of equal points, which the other call leaves out
     if not copies:
         _add_pairs(mass, first, spacing, b, a, nearest=1)
     zero = a.zero * b.zero + _add_alone(mass, first, spacing, a, b.zero) + _add_alone(mass, first, spacing, b, a.zero)
@@ -192,7 +192,7 @@ def total_of(a: Spread, b: Spread) -> Spread:
 
 
 def _log_sum(i: int, j: int, spacing: float) -> int:
-    """Return an index at or below log(e^{ih} + e^{jh}) / spacing. One is subtracted, in case rounding increased the value."""
+    """Return an index at or below log(e^{ih} + e^{jh}) / spacing. One is subtracted for rounding."""
     return max(i, j) + math.floor(math.log1p(math.exp(-spacing * abs(i - j))) / spacing) - 1
 
 

@@ -1,11 +1,11 @@
 """The losses of a step in the cells of a lattice, with the P-mass of each cell, from which lattices at any tilt are made.
 
 large_losses.py divides the outcomes of each step into small and large ones, and composes them on lattices (lattice.py): sets of masses at
-the multiples of a spacing h, times e^{t L} for a *tilt* t. L = log dP/dQ is the loss of a step, of a pair (P, Q).
+the multiples of a spacing h, times e^{t L} for a *tilt* t. L = log r is the loss of a step, with r = dP/dQ of its pair (P, Q).
 
-A step is made from a loss that can be divided: `RisingStep` for Gaussian noise on a Poisson sample, `AtomicStep` for many atoms, as
-discrete Gaussian noise has them. `step_maker` tells which losses can be. An outcome lies in cell j if its loss is between j h and
-(j + 1) h. The mass of a cell is divided between its two ends so that its P-mass and its Q-mass stay. `share` is the share at the upper end.
+A step is made from a loss that can be divided (`step_maker`): `RisingStep` for Gaussian noise on a Poisson sample, `AtomicStep` for many
+atoms, as discrete Gaussian noise has them. An outcome lies in cell j if its loss is between j h and (j + 1) h. The mass of a cell is
+divided between its two ends so that its P-mass and its Q-mass stay. `share` is the share at the upper end.
 
 Masses of atoms. They are sums, and the share of an atom of loss l at the upper end of its cell is (1 - e^{j h - l}) / (1 - e^-h).
 
@@ -15,7 +15,8 @@ of a cell is D(x) / (m(x) (1 - e^-h)), with D(x) = m(x) - e^{j h}, or m(x) - e^{
 the Gauss rule with 4 points on a panel of half-length r errs by at most 8 r 40^-8 / (1 - 1/40) times the supremum on the ellipse with the
 sum of half axes 40 r (outcomes.py). This is below 3e-10 of the panel's P-mass:
 
-1. Each panel lies in one cell, has |x| <= X, and 2 r (X + s) <= PANEL, where s is the largest shift. The ellipse reaches 20.1 r.
+1. Each panel lies in one cell, has |x| <= X, the farthest outcome that is kept, and 2 r (X + s) <= PANEL, where s is the largest shift. The
+   ellipse reaches at most 20.1 r.
 2. On the ellipse, phi m is at most e^2.1 times its value at the middle of the panel.
 3. On the ellipse, |D| is at most its value at the middle plus 20.1 r D'(middle) e^{20.1 r s}, because m is a sum of growing exponentials.
 4. On the panel, D grows by at least 2 r D'(middle) e^{-r s}, and by at most m (1 - e^-h) at its end. So |D| <= 36 m (1 - e^-h).
@@ -26,7 +27,7 @@ Errors.
 2. The shares are raised by more than their error: the error of the quadrature, plus the rounding of a loss divided by 1 - e^-h. This moves
    mass up, so the upper curve remains an upper bound. For the lower curve a cell is one outcome. Its loss becomes too large by at most
    twice the raise times e^h - 1.
-   A loss log(1 - q + q e^g) of an atom is correct to 2e-15 (1 - log q) times the largest loss (ATOM).
+   An atom's loss log(1 - q + q e^g), of loss g without sampling at rate q, errs by less than 2e-15 (1 - log q) times the largest loss.
 3. Rounding may put an outcome into the neighbouring cell. It then counts at the point between the two cells, and its loss is wrong by the
    rounding there. `slip` bounds this and the error of item 2: the true curve at eps lies between the computed ones at eps + slip and
    eps - slip.
@@ -54,8 +55,8 @@ if TYPE_CHECKING:
 # Soundness: errors that the bounds allow for.
 PANEL, POINTS = 0.2, 4  # largest length of a panel times (X + s), and points of the Gauss rule on it
 MASS_ERROR = 1e-9  # relative error of a mass, and absolute error of a share; it far exceeds that of the quadrature and of rounding
-ROUNDING = 2e-15  # rounding error of a loss, in units of its slope times (|x| + s), and of itself
-ATOM = 2e-12  # rounding error of the loss of an atom, in units of the largest loss
+ROUNDING = 2e-15  # rounding error of a loss at x: this many times its slope times (|x| + s), plus this many times the loss
+ATOM_ROUNDING = 2e-12  # rounding error of the loss of an atom, in units of the largest loss (item 2 of the errors)
 # Accuracy and speed.
 FEW_ATOMS, LARGEST_ATOM = 16, 1e5  # a loss with at most this many atoms, or with a larger one, is not divided
 
@@ -63,7 +64,7 @@ FEW_ATOMS, LARGEST_ATOM = 16, 1e5  # a loss with at most this many atoms, or wit
 class RisingLoss(Protocol):
     """The loss of a Gaussian step on a Poisson sample, which increases with the outcome.
 
-    mixture: m of the module's docstring. stretch: the largest slope of log r, in units of the largest shift.
+    mixture: m of the module's docstring. stretch: the largest slope of log r, in units of the largest shift; 2 under replace-one.
     """
 
     mixture: Mixture
@@ -153,7 +154,8 @@ class RisingStep:
         _, loss_at_edges = loss.line(x[inside])
         misplaced = float(np.abs(loss_at_edges - edges[inside]).max(initial=0.0))
         largest = spacing * max(abs(start), abs(start + size))
-        # The largest slope of the loss up to `largest`: that of log m is at most (1 - w_0 / m) times the largest shift.
+        # The largest slope of the loss up to `largest`: that of log m is at most (1 - w_0 / m) times the largest shift, where w_0 =
+        # e^log_rest is the weight of shift 0.
         slope = -loss.stretch * reach * math.expm1(loss.mixture.log_rest - largest)
         rounding = misplaced + ROUNDING * (slope * (farthest + reach) + largest)
         return step_cells(spacing, start, size, cell, log_terms, log_ratio, rounding)
@@ -179,7 +181,7 @@ class AtomicStep:
         """Return the cells between the losses start * spacing and (start + size) * spacing."""
         spend(2.0 * size + 8.0 * len(self._losses))
         cell = np.clip(np.floor(self._losses / spacing).astype(np.int64) - start, 0, size - 1)
-        rounding = ATOM * spacing * max(abs(start), abs(start + size))
+        rounding = ATOM_ROUNDING * spacing * max(abs(start), abs(start + size))
         return step_cells(spacing, start, size, cell, self._log_mass, self._losses, rounding)
 
 
@@ -215,7 +217,7 @@ def step_maker(loss: Any) -> Callable[[float], RisingStep | AtomicStep] | None:
     """
     if hasattr(loss, "cut"):
         return partial(RisingStep, loss)
-    if not hasattr(loss, "capped"):  # it has no far tail
+    if not hasattr(loss, "capped"):  # only a loss with a far tail can be capped
         return None
     with suppress(NotRepresentable):
         outcomes = loss.outcomes()

@@ -29,7 +29,7 @@ from dpcli.numerics.work import shared, spend
 INFINITE = 1e300
 # Accuracy of the estimates.
 TILTS = (1e-3, 1e12)  # range of tilts that are tried
-LEAST_LOSS, FARTHEST = 1e-13, 1e6  # the edges of a survey lie between these losses, on either side of 0, and at 0
+LEAST_LOSS, LARGEST_LOSS = 1e-13, 1e6  # the edges of a survey lie between these losses, on either side of 0, and at 0
 EDGES = 400  # number of edges on either side
 LOG_NOTHING = -760.0  # log delta below every float; the first tilt that reaches it is taken
 NEARLY_BEST = 0.1  # an end of a window may be farther out than the best one by this share of the window
@@ -46,8 +46,9 @@ LEAST_ATOM, LEAST_ATOMS = 0.01, 0.5  # least mass of an atom that is considered,
 # An atom is located by dividing its cell so often into so many parts; the digits of a float are used up well before.
 DIVISIONS, PARTS = 24, 32
 # Speed, at the cost of rougher estimates.
-FEW = 4  # largest number of different losses for which common atoms are searched
-MANY, HEAVIEST, SAMPLE = 32, 8, 12  # more than MANY different losses are represented by the HEAVIEST ones and about SAMPLE others
+FEW_LOSSES = 4  # largest number of different losses for which common atoms are searched
+# More than MANY_LOSSES different losses are represented by the HEAVIEST ones and about SAMPLE others.
+MANY_LOSSES, HEAVIEST, SAMPLE = 32, 8, 12
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -67,7 +68,7 @@ class Survey:
         spend(0.3 * len(z) * len(self.loss))
         exponents = np.outer(z, self.loss)
         with np.errstate(over="ignore"):
-            result = np.log1p(np.maximum(product(np.expm1(np.minimum(exponents, LARGE)), np.exp(self.log_mass)), -1.0 + 1e-300))
+            result = np.log1p(np.maximum(product(np.expm1(np.minimum(exponents, LARGE)), np.exp(self.log_mass)), -1.0))
         large = exponents[:, -1] > LARGE  # at the largest loss
         if large.any():
             result[large] = log_sum(self.log_mass + exponents[large])
@@ -76,7 +77,7 @@ class Survey:
     def unit(self) -> float:
         """Return the smallest absolute loss other than 0 if the loss seems to lie on a lattice, else 0.
 
-        It seems so if no absolute loss is between 1.01 and 1.9 times the smallest one.
+        It seems so if no absolute loss is between 1.01 and 1.9 times the smallest one, because the next multiple is twice it.
         """
         sizes = np.sort(np.abs(self.loss[self.loss != 0.0]))
         alone = len(sizes) > 0 and sizes[0] > LEAST_SIZE and ((sizes > 1.01 * sizes[0]) & (sizes < 1.9 * sizes[0])).sum() == 0
@@ -113,8 +114,8 @@ class Survey:
 
 
 def survey(loss: HasTails) -> Survey:
-    """Return the survey of a loss, from about 800 values of its tails. Raises NotRepresentable if no mass is at losses up to FARTHEST."""
-    side = np.geomspace(LEAST_LOSS, FARTHEST, EDGES)
+    """Return the survey of a loss, from about 800 values of its tails. Raises NotRepresentable if all mass is beyond LARGEST_LOSS."""
+    side = np.geomspace(LEAST_LOSS, LARGEST_LOSS, EDGES)
     edges = np.concatenate((-side[::-1], [0.0], side))
     with np.errstate(all="ignore"):
         tails = loss.tails(edges)
@@ -122,7 +123,7 @@ def survey(loss: HasTails) -> Survey:
         typical = np.clip(log_p - log_q, edges[:-1], edges[1:])  # the loss of the cell as one outcome
     occupied = ~np.isneginf(log_p) & ~np.isnan(typical)
     if not occupied.any():
-        raise NotRepresentable(f"all losses are beyond {FARTHEST:g}, the largest loss that a grid covers")
+        raise NotRepresentable(f"all losses are beyond {LARGEST_LOSS:g}, the largest loss that a grid covers")
     with np.errstate(all="ignore"):
         log_infinite = float(loss.tails(np.array([INFINITE])).p_above[0])
     lower, upper = edges[:-1][occupied], edges[1:][occupied]
@@ -178,7 +179,7 @@ Surveys = Sequence[tuple[Survey, float]]  # the survey of each different loss, a
 
 def common_unit(parts: Sequence[GridPart]) -> float:
     """Return the unit of which the lattices, or the atoms of a few losses, seem to be whole multiples; 0 if there is none."""
-    units = [view.unit() or (_atom(loss, view) if len(parts) <= FEW else 0.0) for loss, view, _ in parts]
+    units = [view.unit() or (_atom(loss, view) if len(parts) <= FEW_LOSSES else 0.0) for loss, view, _ in parts]
     least = min(units)
     if not least > 0.0:
         return 0.0
@@ -191,7 +192,7 @@ def representatives(surveys: Surveys) -> Surveys:
     The heaviest ones, by count times K(1), are included. Of the others, a few evenly spaced ones are included, with their counts increased
     so that the total weight stays.
     """
-    if len(surveys) <= MANY:
+    if len(surveys) <= MANY_LOSSES:
         return surveys
     one = np.array([1.0])
     weights = [abs(count * float(view.cgf(one)[0])) for view, count in surveys]
