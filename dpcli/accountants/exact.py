@@ -147,8 +147,7 @@ def _near_the_largest_loss(losses: Losses, log_delta: float) -> EpsilonBounds | 
         largest, log_probability = largest + count * ratio, log_probability + count * (ratio + reference)
         # An atom's loss may be a difference of two logarithms, which loses digits. With pieces (Laplace noise) it is accurate.
         rounding += count * (1e-13 * abs(ratio) if outcomes.pieces else 1e-14 * (abs(ratio) + abs(reference)))
-    # As 1 - e^{-x} >= x / 2, epsilon >= L - x for x = 2 delta / P(L) <= 1. The relative rounding error of log_probability is far below
-    # NEAR.
+    # As 1 - e^{-x} >= x / 2, epsilon >= L - x for x = 2 delta / P(L) <= 1. The relative error of log_probability is far below NEAR.
     log_distance = log_delta - log_probability * (1.0 + NEAR) + rounding + math.log(2.0)
     if not 0.0 < largest < math.inf or rounding > NEAR * largest or log_distance > math.log(min(NEAR * largest, 1.0)):
         return None

@@ -11,7 +11,7 @@ from dpcli.base.plugin import Plugin
 # Accountants whose interval may be so narrow that no other accountant can improve it, in the order in which they are asked.
 SETTLING = ("analytic", "exact")
 
-# Accountants that are asked, in this order, for a lower bound on the loss of some mechanism that a file allows.
+# Accountants that are asked, in this order, for a lower bound on the cost of some mechanism that a file allows.
 BRACKETING = ("exact", "pld")
 
 PLUGIN = Plugin(

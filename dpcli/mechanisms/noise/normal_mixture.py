@@ -5,7 +5,7 @@ added or replaced. `GaussianMixture` (gaussian_mixture.py) returns them; DP-SGD 
 weight. m(x) is the ratio of a mixture of normal distributions to N(0, 1) (`Mixture`, numerics/mixture.py). Of a mixture, `reach` is the
 largest shift, `single` says whether there is only one positive shift, and `log_rest` is the log weight at shift 0; `log_ratio` returns log
 m at x, `outcome` the x at a value of log m, `log_mean` the log of E[e^{k x}] under m N(0, 1), and `ends` the log masses of m N(0, 1) above
-and below x, from those of N(0, 1). Beyond -`left_peak`, N(0, 1) m^-z falls faster than N(0, 1) does from 0. `log_sum_and_slope` is for the
+and below x, from those of N(0, 1). Left of -`left_peak`, N(0, 1) m^-z falls faster than N(0, 1) does from 0. `log_sum_and_slope` is for the
 sum over the positive shifts alone, and `bracket` bounds the x at a value of it.
 
 Accountants ask a loss for `cgf`, an upper bound on K(z) = log E_P[e^{z L}]; for `tails`, its tail probabilities under P and Q; and for

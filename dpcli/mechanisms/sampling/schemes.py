@@ -364,7 +364,7 @@ class BallsInBins(OncePerEpoch):
         return True
 
     def problems(self, dataset_size: int | None) -> Iterator[tuple[str, str, str]]:
-        yield from Batched.problems(self, dataset_size)  # a rate is required
+        yield from Batched.problems(self, dataset_size)  # here a rate or a batch size is required
 
     def resolve(self, spec: Spec, runs: Runs, neighbours: Neighbours) -> tuple[Mechanism, int]:
         from dpcli.mechanisms.sampling.random_allocation import cost_of_pass

@@ -103,7 +103,7 @@ class TwoPointLoss:
         with np.errstate(over="ignore", invalid="ignore"):
             small = np.log1p(2.0 * np.sinh(up) * np.sinh(down) / np.cosh(0.5 * e0)) if e0 < 1000.0 else np.full_like(z, np.inf)
             large = z * e0 + (np.log1p(np.exp(-(2.0 * z + 1.0) * e0)) - math.log1p(math.exp(-e0)))
-        return np.where(up < 20.0, small, large) * (1.0 + 1e-14)  # from 20 on nothing cancels in `large`, and cosh may overflow
+        return np.where(up < 20.0, small, large) * (1.0 + 1e-14)  # from 20 on nothing cancels in `large`, and sinh may overflow
 
     def tilted(self, t: float) -> TiltedAtoms:
         """Return the tilted loss: two atoms at +e0 and -e0 with odds e^{(2t+1) e0}."""

@@ -36,7 +36,7 @@ FARTHEST_TILT, TILTS = 100.0, 25
 LARGEST_SLOPE = 300.0  # largest (t + 1/2) e of which a hyperbolic cosine is squared, so that it does not overflow
 # Soundness: rounding of masses, relative: in any case, and for each term of the recursion along them.
 MASS_ROUNDING, TERM_ROUNDING = 1e-12, 1e-15
-# Soundness: rounding of a transform, relative to the sum of the tilted masses: for each point, and for each point and copy.
+# Soundness: rounding of a transform for each point, relative to the sum of the tilted masses, and what each copy adds to it, as a share.
 POINT_ROUNDING, COPY_ROUNDING = 1e-15, 1e-3
 # Speed and memory.
 MAX_COUNT = 10**9  # largest number of equal steps; the sum then has about a million terms

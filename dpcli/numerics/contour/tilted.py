@@ -46,8 +46,8 @@ REACH = 9.0  # largest height in standard deviations; beyond it the Gaussian wei
 FAR = 4.0  # frequency times standard deviation of the loss beyond which a line above the real axis is used
 HEIGHT = 1.5  # largest height of that line, in standard deviations of the Gaussian weight
 LEAST_K, MOST_K = 3.0, 10.0  # range of the sharpness k of a `Ramp`, per standard deviation; a larger one needs closer nodes
-# Soundness and speed: no error bound counts what the first three leave out, which is far below the rounding of the sums, or the error that
-# they may have.
+# Soundness and speed: no error bound counts what the first three leave out. It is far below the rounding of the sums, or below the error
+# that the sums may have.
 LIGHT = 1e-45  # smaller weights are left out
 LIGHT_SHARE = 1e-6  # weights below this share of the allowed error are left out
 RAMP_STEP = 0.08  # node distance times k of a `Ramp`: at its height of up to pi / (2 k), e^{-2 pi height / distance} is e^-123

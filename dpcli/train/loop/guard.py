@@ -147,8 +147,7 @@ class Guard:
         """Yield marks of everything that steps do not change."""
         modules = dict(every_module(self.model))
         tensors = every_tensor(modules)
-        # An attribute that refers to one of these is marked by identity. Their content has marks of its own; of the optimizer, its state
-        # has.
+        # An attribute that refers to one of these is marked by identity: their content, or the optimizer's state, has marks of its own.
         known = {id(value) for value in (*tensors.values(), *modules.values(), self.optimizer, *tree_leaves(self.records))}
         for name, module in modules.items():
             registered_names = [tuple(vars(module)[key]) for key in REGISTERED]  # in their order
