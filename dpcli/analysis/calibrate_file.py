@@ -86,7 +86,7 @@ def calibrate_file(
     text = read_bytes(path) if data is None else data
     marked = targets(text, path)  # the keys with the value "calibrate"
     pipeline = _pipeline_to_solve(text, path, marked, solve) if marked else parse(text, path)
-    parameter: Parameter = solve  # type: ignore[assignment]  # another word is refused below
+    parameter: Parameter = solve  # type: ignore[assignment]  # other words are refused
     chosen = _chosen_targets(pipeline, parameter, marked, mechanisms)
     weight_of = weights(text, path) if marked else {}
     if goal is not None:

@@ -36,7 +36,7 @@ POINT_GAP = 1e-3  # the gap at an epsilon whose delta is printed as a number; th
 NEGLIGIBLE = 1e-4  # bounds on deltas below this share of the delta of interest need not be tight
 TINY = 1e-300  # the smallest delta that is computed with; smaller ones are close to the least double
 
-# Limits on the work. They are arbitrary.
+# Limits on the work. They are arbitrary, and touch the time and the widths of the bounds.
 CURVE_CELLS = 3.0 * QUESTION  # cells of work (numerics/work.py) that one accountant may use for a whole curve
 MANY_MECHANISMS = 64  # with more mechanisms, accountants that handle each step by itself are not run at single points
 COMPETITIVE = 1.25  # an accountant whose epsilon exceeds the best one by a larger factor is not run for a whole curve

@@ -98,7 +98,8 @@ class Panel:
     """The accountants to run.
 
     names: their names, in the order of the rows.
-    quick: whether an interval may settle the headline so that other accountants are not run. False if the user named accountants.
+    quick: whether an interval may settle the headline so that other accountants are not run. False if the user named
+        accountants or a tolerance.
     tolerance: relative width at which the grid accountant stops; None for its default.
     with_rows: whether to compute what only a table shows: rows of other accountants although the headline is settled and, if no lower
         bound holds for the mechanisms themselves, one from witnesses.

@@ -43,7 +43,7 @@ def report_unreported(error: BaseException, arguments: Sequence[str]) -> None:
         Invocation(words="dpcli", path=""),
         format_ if format_ in FORMATS else "text",
         outputs,
-        outlives_errors=True,  # a report in another format stays
+        outlives_errors=True,  # reports in other formats stay
         inputs=possible_inputs,
     )
 

@@ -162,7 +162,7 @@ ACCOUNTANT_PLANTS: dict[str, Plant] = {
 
 @functools.cache
 def all_questions() -> tuple[ExamQuestion, ...]:
-    """Return all questions. Those whose lower bounds an enumeration can contradict, at its first epsilon (0), come first, to save time."""
+    """Return all questions. Those whose lower bounds an enumeration can contradict at its first epsilon come first, to save time."""
     return tuple(sorted(chain.from_iterable(map(questions_about, SLOW_LAST)), key=lambda question: not question.is_worst_case(0)))
 
 

@@ -53,7 +53,7 @@ def claim_warnings(changes: Sequence[Priced], pipeline: Pipeline) -> Iterator[Co
     from dpcli.file.pipeline.series import by_name  # imported only if there is a base
 
     entries = by_name({entry.name: entry for entry in pipeline.mechanisms})
-    # An edit without keys is about a whole mechanism or query (LISTS), and its `new` is None if this was removed.
+    # In LISTS, an edit without keys adds or removes a whole mechanism or query. Its `new` is None if this was removed.
     edits = [edit for change in changes for edit in change.change.edits]
     removed_kinds = frozenset(edit.section for edit in edits if edit.section in LISTS and not edit.keys and edit.new is None)
     for change in changes:

@@ -159,7 +159,7 @@ class RunPrices(EntryLog):
             )
         blocks = self.window(given or stated)
         if blocks and pipeline.privacy.adjacency is Adjacency.ZERO_OUT:
-            revealing = entry_that_shows_blanks(pipeline.mechanisms)  # the name of a mechanism, to which a blank may add something
+            revealing = entry_that_shows_blanks(pipeline.mechanisms)  # the name of a mechanism to which a blank may add something
             if revealing is not None:
                 raise InputError(
                     f'mechanism["{revealing}"]: expected noise_multiplier and no max_batch_size: a record that is blanked may move '

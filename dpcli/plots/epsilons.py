@@ -147,7 +147,7 @@ def _bounds(pipeline: Pipeline, names: Sequence[str], delta: float, group_size: 
         with suppress(NotRepresentable), accountant.within_allowance():
             bound = checked(profile.epsilon(delta))
             if math.isfinite(bound.upper):
-                yield accountant.name, replace(bound, lower=None)  # at once, as the next line may raise NotRepresentable
+                yield accountant.name, replace(bound, lower=None)  # at once, as the lower bound may raise NotRepresentable
                 if bound.lower is not None and has_lower_bounds:
                     lower = bound.lower if dominating is dominated else profile_of_dominated.epsilon(delta).lower
                     yield accountant.name, replace(bound, lower=lower)

@@ -34,7 +34,8 @@ def document(calibration: Calibration, diagnostics: tuple[Diagnostic, ...] = (),
     classical = classical_noise(calibration)
     values = calibration.values  # (mechanism, key, number) of each key that was solved for
     numbers = [number for _, _, number in values]
-    total = numbers[0] if len(numbers) == 1 else calibration.number(calibration.value)  # of several keys, what they share
+    # Several keys share one value or ratio.
+    total = numbers[0] if len(numbers) == 1 else calibration.number(calibration.value)
     table = Table(
         f"calibration ({calibration.wording} rounded up)",
         ("", _key(calibration), calibration.quantity, f"target {calibration.target!r}"),

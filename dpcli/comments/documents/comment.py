@@ -120,7 +120,7 @@ def _is_sum_news(total: JudgedSum, unchanged: Set[str]) -> bool:
 
 
 def _has_warning(judged: Judged) -> bool:
-    """Return whether a condition of a file or sum has failed or given a warning."""
+    """Return whether a condition of a file or sum has another verdict than "pass"."""
     return any(condition.verdict != "pass" for condition in judged.conditions)
 
 

@@ -47,7 +47,7 @@ def _linear(axis: Axis, most: int) -> list[float]:
 
 
 def _log(axis: Axis, most: int) -> list[float]:
-    """Return round numbers of each decade, as many as `most` allows. If it allows fewer than one, return powers of ten."""
+    """Return round numbers of each decade, as many as `most` allows. If it allows fewer than one per decade, return some powers of ten."""
     first, last = math.floor(math.log10(axis.low) + ROUNDING), math.ceil(math.log10(axis.high) - ROUNDING)
     exponents = range(first, last + 1)
     for mantissas in ROUND_MANTISSAS:

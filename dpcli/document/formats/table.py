@@ -136,7 +136,7 @@ def _parts_of_grid(
 
 def _spans(columns: Sequence[dict[str, Any]], widest: list[tuple[str, ...]], console: Console) -> list[tuple[int, int]]:
     """Return the first terminal cell and the width of each column, as rich lays out a grid with the rows `widest`."""
-    # One marker character per column, a digit in a circle; where rich prints it, the column starts or, aligned to the right, ends.
+    # One marker character per column, a number in a circle; where rich prints it, the column starts or, aligned to the right, ends.
     marks = tuple(chr(0x2460 + i % 20) for i in range(len(columns)))
     lines, _ = _split_last_line(_grid_text(columns, [marks, *widest], frozenset(), console, head=False))
     widest_cells, _widest_words = widest

@@ -116,7 +116,7 @@ def quadrature(law: Any, smallest_scale: float, kinks: Iterable[float]) -> tuple
 def above_threshold(epsilon: float, answers: int, share: float, score: Scores) -> Release:
     """Return the release that states which of three queries exceed 0, and that ends when `answers` of them did.
 
-    The threshold, over whose noise the law is an integral, gets this share of epsilon.
+    The noise of the threshold, over which the law is an integral, takes `share` of epsilon.
 
     Source: Lyu, Su, Li 2017, arXiv:1603.01699, Algorithm 7.
     """

@@ -41,7 +41,7 @@ class Member:
 
     Attributes:
         doc: Meaning of the key in one sentence.
-        safer: Changes that cannot weaken the file: a value where there was none ("stated"), also a smaller value ("smaller"), or none.
+        safer: Changes that cannot weaken the file: none (None), a first value ("stated"), or a first or a smaller value ("smaller").
         claim: Whether the key is a claim about the data or the program that dpcli does not enforce.
         needs: Setting of the table without which the key has no effect.
         default: Value of an absent key that is not required; None if it has no default.
@@ -100,8 +100,8 @@ def nearest(key: str, known: Iterable[str]) -> Advice:
 def _report_unknown(key: str, known: Members, place: KeyPlace, keys_of_others: KeysOfOtherClasses) -> str | None:
     """Add a finding for an unknown key. Return the key that was probably meant, so that its absence is not reported too."""
     advice = _advice(key, known, place, keys_of_others)
-    text = "a known key" if advice.words else "one of " + ", ".join(known)
-    place.findings.add("DP002", (*place.path, key), text, quoted(key), advice.words, known)
+    expected_text = "a known key" if advice.words else "one of " + ", ".join(known)
+    place.findings.add("DP002", (*place.path, key), expected_text, quoted(key), advice.words, known)
     return advice.meant
 
 

@@ -188,7 +188,7 @@ def _no_pipeline(actual: str, path: str) -> Diagnostic:
 def _written_tables(text: str) -> Mapping[str, Any]:
     """Return the tables of a text without expansion. Those of the last text are cached, so the caller must not change them.
 
-    A file is parsed once for its values and once more for the places of its findings (`located`), which the cache spares.
+    They are needed for the values of a file, and again for the places of its findings (`located`): the cache spares a second parse.
     """
     return syntax.tables_of(text)
 

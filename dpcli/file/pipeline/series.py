@@ -244,7 +244,7 @@ def _expansion(tables: Tables) -> Expansion | None:
     if sum(map(_length, lists_of_tables)) > MAX_ENTRIES:
         lists_of_tables = [{} for _ in written]
     entries: list[PlainEntry] = []
-    taken_keys: set[str] = set()  # keys that the type of some entry has; a default of another key is probably mistyped
+    taken_keys: set[str] = set()  # keys that some entry may have; a default of another key is probably mistyped
     for index, (table, lists) in enumerate(zip(written, lists_of_tables, strict=True)):
         entries += _entries_of_table(index, table, defaults, lists)
         if type(table) is dict:

@@ -26,7 +26,7 @@ from dpcli.ledger.state import LedgerState
 
 # Limits of the search. They are arbitrary, and affect the proposals and the time alone, as each trial prices a pipeline.
 DIGITS = 4  # significant digits of a proposed value
-DOUBLINGS = 14  # the search for more noise stops before the current noise is doubled so often
+DOUBLINGS = 14  # the search for more noise doubles the current noise fewer times than this
 BISECTIONS = 12  # largest number of halvings of the last interval of this search
 
 
