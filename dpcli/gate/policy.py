@@ -74,7 +74,10 @@ POLICY_CHANGE = "policy-change"
 
 @dataclass(frozen=True, slots=True)
 class PolicyRule(Caps):
-    """Caps for the files that the rule matches. They replace the general caps of the policy."""
+    """Caps for the files that the rule matches. They replace the general caps of the policy.
+
+    If several rules match a file, the smallest value of each cap applies.
+    """
 
     files: Annotated[str | None, Key("pattern of paths from the root of the repository; ** spans folders")] = None
     unit: Annotated[str | None, Key("only pipelines with this unit")] = None
