@@ -27,9 +27,8 @@ from dpcli.numerics.work import foresee, remaining, shared, spend  # limits on w
 
 # Accuracy and speed: every split of delta gives a sound value.
 ROUNDS = 11  # golden sections of the share; they locate it to 0.1 on the logit scale, and the optimum is flat there
-EPSILON_CELLS = (
-    400.0  # cells (units of work) of a closed form for one step's epsilon; a mechanism that takes more spends them itself
-)
+# Cells (units of work) of a closed form for one step's epsilon. A mechanism that takes more counts them itself.
+EPSILON_CELLS = 400.0
 MANY = 64  # most different steps for which both ways to share delta among them are tried; for more only an equal share per run is
 LOGITS = (-9.0, 9.0)  # logits of the theorem's share that are searched: shares from 0.01 % to 99.99 %
 GOLDEN_RATIO = 0.6180339887498949  # (sqrt(5) - 1) / 2, by which a golden section shrinks the interval
@@ -65,7 +64,7 @@ def split(steps: Steps, delta: float, share: float, *, by_step: bool, product: b
     Raises NotRepresentable if a step has no (epsilon, delta), if its own delta is 1, or if the steps' deltas leave nothing for the theorem.
     """
     require_approx_dp(steps)
-    floors = math.fsum(count * mechanism.delta_floor() for mechanism, count in steps)
+    floors = math.fsum(count * mechanism.delta_floor() for mechanism, count in steps)  # up to `delta_floor`, epsilon may be inf
     if any(mechanism.delta_floor() >= 1.0 for mechanism, _ in steps):
         raise NotRepresentable("a step's own delta is 1, so it guarantees nothing")
     for_steps = delta if not _needs_delta(steps) else delta - share * (delta - _sum_of_floors(floors, steps, product))
@@ -174,7 +173,7 @@ def advanced_epsilon(groups: Groups, slack: float, mean: Callable[[float], float
 def advanced_split(steps: Steps, delta: float, *, product: bool, mean: Callable[[float], float]) -> tuple[float, DeltaSplit]:
     """Return the smallest `advanced_epsilon` found and its split of delta. It is cached, because optimal composition uses it too.
 
-    Every call names `product` and then `mean`, as the cache takes the same values in another form for another question.
+    Every call names `product` and then `mean`, because the cache takes the same values in another form for another question.
     """
     return best_split(steps, delta, product, lambda s: advanced_epsilon(s.groups, s.slack, mean))
 

@@ -21,7 +21,7 @@ from dpcli.base.errors import NotRepresentable
 from dpcli.numerics.arrays import Array, np
 from dpcli.numerics.contour.certified import Interval, intervals
 from dpcli.numerics.contour.integral import log_hockey, total_cgf
-from dpcli.numerics.work import TooMuchWork
+from dpcli.numerics.work import TooMuchWork  # raised when the allowed work is used up
 
 if TYPE_CHECKING:
     from dpcli.numerics.grid.grid_curve import GridCurve
@@ -63,7 +63,7 @@ def on_contours(profile: ExactProfile, epsilons: Array, log_floor: float) -> tup
         chernoff = _chernoff(losses, epsilons)
 
         def build(i: int) -> Sequence[Interval]:
-            log_delta = float(chernoff[i]) - CHERNOFF_EXCESS  # an estimate, as Chernoff's bound is above delta
+            log_delta = float(chernoff[i]) - CHERNOFF_EXCESS  # an estimate, because Chernoff's bound is above delta
             return _build_until_narrow(losses, min(log_delta, MAX_LOG_DELTA), float(epsilons[i]))
 
         return _bounds(build, epsilons, chernoff, log_floor)

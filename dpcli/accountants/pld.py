@@ -38,7 +38,7 @@ PATIENCE = 4.0  # default number of seconds for one answer
 REFINEMENTS = 8  # most grids for one direction
 AIM = 0.5  # relative width that a grid is made for, as a share of the tolerance, so that most grids meet the tolerance
 GLIMPSE = 0.02  # relative width of the first interval of the second direction, whose epsilon is seldom the larger one
-FIRST_SHARE = 0.25  # share of the points that a first grid may cost; later grids use them better, as epsilon is then known roughly
+FIRST_SHARE = 0.25  # share of the points that a first grid may cost; later grids use them better: epsilon is then roughly known
 RARE = 2e-3  # share of the tolerance that may be lost by counting very rare losses as infinite
 LOG_NEGLIGIBLE = -24.0  # logarithm of the share of the tilted mass that a first grid may leave out
 COARSER = 64.0  # factor for the error of the next grid if the window of the last one did not cover all that matters
@@ -202,8 +202,8 @@ class _Side:
     def narrow(self, curve: GridCurve, ends: tuple[float, float], all_points: bool) -> None:
         """Improve the bounds by those of a new curve. all_points: whether the curve could use all points that were left.
 
-        A curve is `coarse` if its grid is coarser than `error` requires, because that would have cost too many
-        points. If all points that were left could be used, no finer grid is tried.
+        A curve is `coarse` if its grid is coarser than `error` requires, because that would have cost too many points. If all points that
+        were left could be used, no finer grid is tried.
         """
         self.lower = max(self.lower, ends[0])
         if ends[1] < self.upper or math.isnan(self.spacing):
@@ -231,7 +231,7 @@ class _Side:
             width = (self.upper - self.lower) / self.upper
             self.error *= max(min(AIM * tolerance / width, LEAST_REFINEMENT), MOST_REFINEMENT)
         epsilon, log_delta = point(self.upper)
-        log_scale = curve.lattice.log_scale - curve.lattice.tilt * epsilon  # of the tilted mass
+        log_scale = curve.lattice.log_scale - curve.lattice.tilt * epsilon  # factor from tilted mass to delta
         self.log_negligible = min(self.log_negligible, LOG_NEGLIGIBLE - max(log_scale - log_delta, 0.0))
 
 

@@ -16,7 +16,7 @@ from dpcli.numerics.work import shared  # a cache
 if TYPE_CHECKING:
     from dpcli.numerics.mixture import Shifted
 
-# Speed, and results by rounding alone: fewest mechanisms for which those of one family are computed together, as a table.
+# From this many mechanisms on, those of one family are computed as a table. This affects the speed, and results by rounding alone.
 MANY = 6
 
 
@@ -54,8 +54,8 @@ def renyi_curves(steps: Steps, orders: Array) -> list[Array]:
 
     alone, tables = _tables(steps)
     curves = dict(zip(alone, views(tuple(steps[i] for i in alone), lambda mechanism: mechanism.rdp(orders)), strict=True))
-    for places, table in tables:
-        curves.update(zip(places, cgfs(table, orders - 1.0) / (orders - 1.0), strict=True))
+    for members, table in tables:
+        curves.update(zip(members, cgfs(table, orders - 1.0) / (orders - 1.0), strict=True))
     return [np.asarray(curves[i]) for i in range(len(steps))]
 
 
@@ -72,10 +72,10 @@ def _tables(steps: Steps) -> tuple[tuple[int, ...], tuple[tuple[tuple[int, ...],
         if row is None:
             alone.append(i)
             continue
-        places, rows = families.setdefault(row.family, ([], []))
-        places.append(i)
+        members, rows = families.setdefault(row.family, ([], []))
+        members.append(i)
         rows.append(row)
-    return tuple(alone), tuple((tuple(places), table_of(rows)) for places, rows in families.values())
+    return tuple(alone), tuple((tuple(members), table_of(rows)) for members, rows in families.values())
 
 
 def renyi_shares(steps: Steps, order: float) -> tuple[float, ...]:
