@@ -17,7 +17,7 @@ from dpcli.document.chart import Axis, Bar, Chart, Tone
 from dpcli.plots.drawing import name_of, not_a_bound, setting
 from dpcli.plots.epsilons import Question
 
-WIDE = 30.0  # ratio of the largest to the smallest epsilon above which the axis is logarithmic, as the shortest bar would vanish
+WIDE = 30.0  # ratio of the largest to the smallest epsilon above which the axis is logarithmic; otherwise the shortest bar would vanish
 LOG_ROOM, LINEAR_ROOM = 1.6, 1.05  # factors by which the axis is longer than the bars, which leave room for their labels
 
 

@@ -2,8 +2,8 @@
 
 A guarantee is not one pair (epsilon, delta) but all pairs on this curve. The account's own pair, the *headline*, is marked. Accountants
 answer the inverse question: epsilon is computed at POINTS deltas and the account's (epsilons.py), and each pair is drawn with epsilon
-across and delta upwards. Each point is a guarantee, as its epsilon is an upper bound at its delta, unless the user named an accountant that
-only approximates.
+across and delta upwards. Each point is a guarantee, because its epsilon is an upper bound at its delta, unless the user named an accountant
+that only approximates.
 """
 
 from __future__ import annotations

@@ -20,11 +20,11 @@ from dpcli.document.chart import Chart
 from dpcli.file.pipeline.parts import scheme_names
 from dpcli.file.toml.findings import Diagnostic
 from dpcli.file.toml.suggest import did_you_mean
-from dpcli.numerics.work import SEARCH, limited_to
+from dpcli.numerics.work import SEARCH, limited_to  # a limit on work, and the decorator that applies it
 from dpcli.plots.epsilons import Question
 
 VARYING = ("epsilon-steps", "epsilon-sigma")  # kinds that vary a parameter of one mechanism
-DELTA_FOR_ZERO = 1e-6  # delta around which a log axis is drawn if the account's delta is 0; arbitrary
+DELTA_FOR_ZERO = 1e-6  # replaces an account's delta of 0 on a log axis, which cannot show 0; the value is arbitrary
 
 
 def checked_kind(kind: str) -> str:

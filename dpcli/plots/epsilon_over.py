@@ -24,9 +24,9 @@ from dpcli.plots.epsilons import PROBE, EpsilonCurve, Question, accuracy_notes, 
 
 # Choices of what is drawn. They change the picture, and no bound.
 ROOM = 1.08  # factor by which the epsilon axis is longer than the lines, so that they do not touch the frame
-TALLEST = 2.0  # a budget of more than this multiple of the largest epsilon is not drawn, as the lines would lie at the bottom
+TALLEST = 2.0  # a budget of more than this multiple of the largest epsilon is not drawn; it would press the lines to the bottom
 WIDE = 0.02  # relative width of an interval from which on it is drawn as an error bar; narrower ones cannot be seen
-BAR_DISTANCE = PROBE  # number of values from one error bar to the next; it is arbitrary that it equals the distance of probes
+BAR_DISTANCE = PROBE  # number of values from one error bar to the next; any number would do
 NEAR = 1e-2  # relative difference up to which the line agrees with the headline; it is hardly visible
 
 
@@ -88,7 +88,7 @@ def chart(kind: str, title: str, label: str, question: Question, varied: Varied)
         x=Axis(label, *value_span, scale=varied.scale),
         y=Axis("epsilon", *epsilon_span, scale=varied.scale),
         lines=(*lines, *limits),
-        bands=tuple(band for band in bands if all(epsilon > 0.0 for _, epsilon in band.lower)),  # as a log axis requires
+        bands=tuple(band for band in bands if all(epsilon > 0.0 for _, epsilon in band.lower)),  # a log axis requires it
         markers=_file_marker(account, epsilon_curves, varied),
         spans=tuple(span for curve in epsilon_curves for span in _error_bars(curve)),
         notes=(*varied.notes, *accuracy_notes(epsilon_curves), *not_a_bound(account, question.accountants)),
@@ -124,7 +124,7 @@ def _file_marker(account: Account, epsilon_curves: tuple[EpsilonCurve, ...], var
     drawn = min(at_stated, default=math.inf)
     if account.winner is None or account.upper <= 0.0 or not math.isclose(drawn, account.upper, rel_tol=NEAR):
         return ()
-    # `short_number` prints a stated number with few digits, without rounding to a safe side, as it is no bound.
+    # `short_number` prints a stated number with few digits, without rounding to a safe side, because it is no bound.
     return (Marker(f"this file: {varied.name} {short_number(stated)}, {epsilon_at_most(account)}", stated, account.upper),)
 
 

@@ -28,9 +28,9 @@ POINTS = 41  # number of values of steps
 REACH = (1e-2, 10.0)  # smallest and largest number of steps, relative to the file's
 SHORTEST_AXIS = 10.0  # the axis extends at least to this number of steps, so that a file with few steps has a curve
 FEW_ENTRIES = 8  # largest number of entries whose last steps are in the notes, and among the drawn values
-MANY_ENTRIES, FEW_POINTS = 100, 13  # a file with more entries than MANY_ENTRIES has FEW_POINTS values, as each takes much work
+MANY_ENTRIES, FEW_POINTS = 100, 13  # a file with more entries than MANY_ENTRIES has FEW_POINTS values, which each take much work
 
-MOST_STEPS = 10**18  # that a file may state
+MOST_STEPS = 10**18  # largest number of steps that a file may state
 PLANNED = "each point is the epsilon of a run that was planned to end there"
 
 

@@ -39,7 +39,7 @@ DIFFERENT = 250  # most different mechanisms of one account; more are rounded to
 
 CONTRADICTION = 1.0 + 1e-9  # factor by which a lower bound may exceed an upper bound by rounding; more is an error in an accountant
 MOST_REASONS = 3  # largest number of reasons in an error, so that it stays readable
-MOST_NAMED = 2  # largest number of accountants that the label of a line names, as labels must fit into the picture
+MOST_NAMED = 2  # largest number of accountants that the label of a line names, so that it fits into the picture
 
 Progress = Callable[[int, int], None]
 
@@ -147,11 +147,11 @@ def _bounds(pipeline: Pipeline, names: Sequence[str], delta: float, group_size: 
         with suppress(NotRepresentable), accountant.within_allowance():
             bound = checked(profile.epsilon(delta))
             if math.isfinite(bound.upper):
-                yield accountant.name, replace(bound, lower=None)  # at once, as the lower bound may raise NotRepresentable
+                yield accountant.name, replace(bound, lower=None)  # at once, because the lower bound may raise NotRepresentable
                 if bound.lower is not None and has_lower_bounds:
                     lower = bound.lower if dominating is dominated else profile_of_dominated.epsilon(delta).lower
                     yield accountant.name, replace(bound, lower=lower)
-    if not profiles:  # no named accountant is sound; the budget is left out, as its verdict would cost a further account
+    if not profiles:  # no named accountant is sound; the budget is left out: its verdict would cost another account
         for row in account(replace(pipeline, budget=None), names, delta, group_size=group_size).rows:
             if row.bound is not None:
                 yield row.accountant.name, row.bound

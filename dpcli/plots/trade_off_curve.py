@@ -22,12 +22,12 @@ from dpcli.plots.drawing import epsilon_at_most, name_of, not_a_bound, positive_
 from dpcli.plots.epsilons import EpsilonCurve, Question, curves, one_digit_up
 
 # Points of the profile. More of them make the curve higher, and each curve is a bound; the values are choices.
-BENT = 8.0  # epsilons up to this one are closely spaced, as e^epsilon bends the curve there
+BENT = 8.0  # epsilons up to this one are closely spaced, because e^epsilon bends the curve there
 POINTS, FURTHER_POINTS = 40, 9  # number of epsilons up to BENT, and of epsilons over the whole reach
 BEYOND = 1.25  # reach of the epsilons, relative to the smallest epsilon of the account
-LEAST_REACH = 1e-3  # is added to it, as that epsilon may be 0
+LEAST_REACH = 1e-3  # added to the reach, because that epsilon may be 0
 SMALL_DELTAS = (1e-8, 1e-2, 13)  # (lowest, highest, number), evenly spaced in logs
-LARGE_DELTAS = (0.02, 0.8, 27)  # (lowest, highest, number), evenly spaced, as large deltas bend the curve too
+LARGE_DELTAS = (0.02, 0.8, 27)  # (lowest, highest, number), evenly spaced, because large deltas bend the curve too
 
 TIGHT = 1e-3  # largest gap between certified bounds on delta that the notes state
 READ_AT = (0.001, 0.01, 0.1)  # false positive rates at which the notes read the curve

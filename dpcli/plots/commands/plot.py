@@ -69,7 +69,7 @@ def command(
     checked_kind(kind)
     if file is None:
         raise click.UsageError("Missing argument 'FILE'.")
-    paths = [destination(output, format_).path for output in outputs]  # before the work, as it refuses unknown formats
+    paths = [destination(output, format_).path for output in outputs]  # before the work, because it refuses unknown formats
     pipeline, diagnostics = checked_load(file, delta)
     with progress() as report:
         chart = draw(kind, Question(pipeline, accountants, delta, group_size, mechanism, cap, report), diagnostics)
