@@ -9,7 +9,7 @@ import math
 from typing import Any
 
 from dpcli.numerics.arrays import Array, ComplexArray, np
-from dpcli.numerics.work import spend
+from dpcli.numerics.work import spend  # counts work, and refuses a question that takes too much
 
 _SQRT2 = math.sqrt(2.0)
 _HALF_LOG_2PI = 0.5 * math.log(2.0 * math.pi)

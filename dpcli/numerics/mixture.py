@@ -24,7 +24,7 @@ from dpcli.numerics.products import product
 from dpcli.numerics.quadrature import MAX_NODES, TAIL, moments_on, step_below, step_size
 from dpcli.numerics.roots import increasing_root
 from dpcli.numerics.tails import mixed
-from dpcli.numerics.work import hold, spend
+from dpcli.numerics.work import hold, spend  # limits on memory and on work
 
 Line = TypeVar("Line", Array, ComplexArray)
 LARGE_EXPONENT = 30.0  # log m is log1p(m - 1) up to it; above, it is summed from logarithms, which cannot overflow
@@ -38,7 +38,7 @@ MOST_RECORDS = 100_000  # larger groups are bounded by one record of their total
 BLOCK = 1 << 17  # numbers of a table that are computed at a time, so that they stay in the processor's cache
 FEWEST_IN_TABLE = 6  # fewest rows for which one table is faster than separate losses
 NODE_RATIO = 1.2  # largest ratio between the node counts of rows in one block, because each row gets as many nodes as the longest
-MORE_NODES = 4.0  # and nodes that may be added to the larger count, so that rows with few nodes share a block
+MORE_NODES = 4.0  # nodes by which a count may exceed that ratio, so that rows with few nodes share a block
 # Bisection for the place of a peak ends at this width. Any place that satisfies the condition of `Mixture.left_peak` is sound.
 PEAK_WIDTH, HALVINGS = 0.5, 60
 

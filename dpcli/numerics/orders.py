@@ -13,7 +13,7 @@ from collections.abc import Callable
 from itertools import pairwise
 
 from dpcli.numerics.arrays import Array, np
-from dpcli.numerics.work import spend
+from dpcli.numerics.work import spend  # counts work, and refuses a question that takes too much
 
 # Accuracy and speed: every order that is tried gives a valid bound, and rho is bounded between the orders that are tried.
 # Points lie on a lattice: *place* i, a whole number, is the point z = 4 * 2^(i / OCTAVE).

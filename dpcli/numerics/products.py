@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple
 
 from dpcli.numerics.arrays import Array, ComplexArray, IndexArray, np
-from dpcli.numerics.work import TABLE, hold, spend
+from dpcli.numerics.work import TABLE, hold, spend  # limits on memory (TABLE, hold) and on work (spend)
 
 # Speed and memory: these change results by rounding alone.
 TILE = 1 << 16  # most multiplications in one tile of a product of two matrices

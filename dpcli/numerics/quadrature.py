@@ -18,7 +18,7 @@ from typing import Any
 from dpcli.numerics.arrays import Array, np
 from dpcli.numerics.logspace import log_sum
 from dpcli.numerics.products import product
-from dpcli.numerics.work import hold
+from dpcli.numerics.work import hold  # refuses a table that is too large for memory
 
 # Soundness: SLACK must exceed what the other values leave as errors.
 SLACK = 1e-12  # relative increase of a result; it far exceeds the rounding of MAX_NODES terms and the errors of TAIL and DIGITS
@@ -30,7 +30,7 @@ SERIES = 0.01  # largest |(z+1) (r - 1)| and |r - 1| for which `bernoulli` is co
 NEGLIGIBLE_TERM = 1e-17  # the power series ends at terms below this, relative to the first one
 # Speed and accuracy.
 MAX_NODES = 16384  # most nodes of one integral; beyond that an upper bound in closed form is used instead
-# Greatest height of a line above the real axis in `step_below`, in standard deviations. Every height gives a distance.
+# Greatest height of a line above the real axis in `step_below`, in standard deviations. Every height gives a valid node distance.
 MAX_HEIGHT = 6.0
 
 

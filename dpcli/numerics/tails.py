@@ -18,15 +18,15 @@ from dpcli.base.errors import InternalError
 from dpcli.numerics.arrays import Array, IndexArray, np
 from dpcli.numerics.logspace import log_normal_ends, log_sub
 from dpcli.numerics.roots import bracket_root
-from dpcli.numerics.work import spend
+from dpcli.numerics.work import spend  # counts work, and refuses a question that takes too much
 
 # Soundness: errors that the bounds allow for.
 ROUNDING = 1e-15  # relative error of a tail probability, per unit of (4 + |its logarithm|)
 ATOM = 1e-15  # relative error of the loss at which an atom lies
-# Of delta, a difference of two tails, in units of ROUNDING: the 4 of ROUNDING for both tails. Where they are equal up to rounding, it is
-# more, for the rounding of their difference too.
+# Delta is a difference of two tails. Its error, in units of ROUNDING, includes the 4 of each tail: together BOTH. Where the tails are equal
+# up to rounding, EQUAL_TAILS covers the rounding of their difference too.
 BOTH, EQUAL_TAILS = 8.0, 20.0
-# Accuracy: below this logarithm of one tail, about log(1/2), it is the smaller one, whose differences have more digits. Either would do.
+# Accuracy: a tail whose logarithm is below this, about log(1/2), is the smaller one. Its differences have more digits, but either would do.
 LOG_HALF = -0.7
 # Largest epsilon that is looked for, far above any of use. A loss that is larger with too much probability counts as infinite.
 LARGEST_EPSILON = 1e15

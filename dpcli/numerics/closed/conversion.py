@@ -11,21 +11,21 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from dpcli.numerics.arrays import Array, np
-from dpcli.numerics.work import spend
+from dpcli.numerics.work import spend  # counts work, and refuses a question that takes too much
 
 if TYPE_CHECKING:
     Conversion = Callable[[Array, Array, float], Array]
 
 # Soundness of `optimal`: rounding errors.
-ROUNDING = 4e-15  # absolute, of an epsilon from logarithms near 1
-RELATIVE_ROUNDING = 1e-12  # of a larger epsilon
-TARGET_RAISE = 1e-14  # absolute, of the logarithm of a moment
+ROUNDING = 4e-15  # absolute error of an epsilon that is computed from logarithms near 1
+RELATIVE_ROUNDING = 1e-12  # relative error of a larger epsilon
+TARGET_RAISE = 1e-14  # absolute raise of the logarithm of a moment, which covers its rounding error
 # Accuracy and speed: every order gives an upper bound.
 SEARCH = 1000.0  # work of a search over the orders, in cells
 ROUNDS = 100  # most steps of Newton's method
-CLOSE = 1e-10  # relative length of its last step
-LEAST_Z, MOST_Z = 1e-12, 1e12  # range of its z
-LEAST_RHO = 1e-320  # in place of a smaller rho
+CLOSE = 1e-10  # relative length of a step at which Newton's method ends
+LEAST_Z, MOST_Z = 1e-12, 1e12  # range of z, the order - 1, in Newton's method
+LEAST_RHO = 1e-320  # replaces a smaller rho, because the search divides by it
 HALVINGS = 44  # steps of each bisection, which leave 1e-10 in the logarithm of a logarithm; the end on the safe side is taken
 LOG_S = (-700.0, 3.6)  # range of log(-log s) in the outer bisection: from s = 1 - e^-700 to s = e^-36
 LOG_R = (-80.0, math.log(1e15))  # range of log(log r) in the inner bisection

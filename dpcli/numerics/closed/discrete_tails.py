@@ -18,7 +18,7 @@ ROUNDING = 1e-12  # absolute increase of a logarithm, which exceeds its rounding
 EXPONENT_ROUNDING = 1e-13  # relative rounding error of the exponent of a binomial probability
 FACTORIAL_ROUNDING = 4e-9  # absolute error of a logarithm from the log factorials of up to FEW, each of which errs by at most 1e-9
 BEYOND = 60.0  # a sum ends at terms below e^-60 times the first one; all later terms together are below the rounding error
-LEAST_TAIL = 1e-300  # smaller normal tails get a bound in closed form, as they would underflow soon
+LEAST_TAIL = 1e-300  # a smaller normal tail may underflow, so it gets a bound in closed form
 # Accuracy and speed: beyond these, upper bounds in closed form replace all terms or the rest of them.
 LARGEST_SUMMED = 2000.0  # largest sigma for which the tail of the discrete Gaussian is added up term by term
 TERMS = 4096  # most terms of a binomial tail that are added up; a geometric series bounds the rest

@@ -27,7 +27,7 @@ import math
 from collections.abc import Iterator
 
 from dpcli.numerics.arrays import Array, np
-from dpcli.numerics.work import spend
+from dpcli.numerics.work import spend  # counts work, and refuses a question that takes too much
 
 # Soundness.
 REACH = 40.0  # masses are computed up to this many standard deviations of u . X; less than e^-790 of the mass is beyond
@@ -69,16 +69,16 @@ def largest_shifts(squared: int, most: int, total: int, dimension: int) -> tuple
     return tuple(maximal)
 
 
-def _candidates(largest: int, squared: int, total: int, places: int) -> Iterator[tuple[int, ...]]:
+def _candidates(largest: int, squared: int, total: int, dimension: int) -> Iterator[tuple[int, ...]]:
     """Yield all decreasing vectors with coordinates up to `largest` within the bounds to which no further coordinate of 1 can be added.
 
-    squared, total, places: largest squared L2 norm, L1 norm and number of coordinates.
+    squared, total, dimension: largest squared L2 norm, L1 norm and number of coordinates.
     """
     if largest == 1:
-        yield (1,) * min(squared, total, places)
+        yield (1,) * min(squared, total, dimension)
         return
-    for count in range(min(squared // (largest * largest), total // largest, places), -1, -1):
-        for smaller in _candidates(largest - 1, squared - count * largest * largest, total - count * largest, places - count):
+    for count in range(min(squared // (largest * largest), total // largest, dimension), -1, -1):
+        for smaller in _candidates(largest - 1, squared - count * largest * largest, total - count * largest, dimension - count):
             yield (largest,) * count + smaller
 
 
@@ -145,9 +145,9 @@ def _log_lattice_sums(sigma: float, direction: tuple[int, ...], window: int, wid
         norm_before, norm = norm, norm + u * u
         spend(float(len(m)) * len(offsets))
         x = np.round(u * m / norm).astype(int)[:, None] + offsets
-        place = m[:, None] - u * x + wide  # the index of m'
-        is_inside = (place >= 0) & (place <= 2 * wide)
-        log_sums_before = np.where(is_inside, log_sums[np.clip(place, 0, 2 * wide)], -np.inf)
+        index_before = m[:, None] - u * x + wide  # the index of m'
+        is_inside = (index_before >= 0) & (index_before <= 2 * wide)
+        log_sums_before = np.where(is_inside, log_sums[np.clip(index_before, 0, 2 * wide)], -np.inf)
         exponents = (x - u * m[:, None] / norm) ** 2 * (norm / (2.0 * sigma * sigma * norm_before))
         log_sums = np.logaddexp.reduce(log_sums_before - exponents, axis=1)
     return np.asarray(log_sums)

@@ -14,10 +14,10 @@ from statistics import NormalDist
 
 from dpcli.numerics.logspace import log_ndtr, log_sub
 from dpcli.numerics.roots import bracket_root, expand_until
-from dpcli.numerics.work import spend
+from dpcli.numerics.work import spend  # counts work, and refuses a question that takes too much
 
 PROVED_BELOW = 1.0  # the classical noise is proved to suffice for epsilon below this
-LEAST_SIGMA = 1e-6  # over the sensitivity, that `analytic_sigma` returns; far below any of use
+LEAST_SIGMA = 1e-6  # least noise over the sensitivity that `analytic_sigma` returns; it is far below any that is used
 SIGMA_RATIO, EPSILON_RATIO = 4.0, 1.5  # ratios of the values that are tried until a noise, or an epsilon, is bracketed
 WORK = 500.0  # work of a search for epsilon, in cells (numerics/work.py)
 # Soundness: the rounding error of log delta, in units of this and of the sizes of its terms.
@@ -43,7 +43,7 @@ def _log_least(value: float, error: float) -> float:
 def gaussian_sum(parts: list[tuple[int, float]]) -> float:
     """Return the mu of a composition of Gaussians, given as pairs (count, mu): the root of the sum of count mu^2.
 
-    The result has a few rounding errors. It is 0 for no parts, and inf if one mu is. The sum is computed in units of the largest mu, so
+    The result has a few rounding errors. It is 0 for no parts, and inf if one mu is inf. The sum is computed in units of the largest mu, so
     that no square overflows or vanishes.
     """
     largest = max((mu for _, mu in parts), default=0.0)

@@ -24,7 +24,7 @@ from dpcli.numerics.arrays import Array, np
 # Speed and accuracy: largest product of participations and trees for which the worst pattern is searched for, and not just bounded.
 SEARCHED = 100
 
-Points = tuple[tuple[int, int], ...]  # pairs of a sum of squares and a wait, both increasing
+Pairs = tuple[tuple[int, int], ...]  # pairs of a sum of squares and a wait, both increasing
 
 
 def most_squares(trees: tuple[int, ...], separation: int, participations: int) -> int:
@@ -35,7 +35,7 @@ def most_squares(trees: tuple[int, ...], separation: int, participations: int) -
     alone = separation.bit_length() - 1  # a node of 2^alone <= separation steps contains at most one participation
 
     @functools.cache
-    def node(level: int, free: int, count: int) -> Points:
+    def node(level: int, free: int, count: int) -> Pairs:
         """Return the best pairs for a complete node of 2^level steps with `count` participations; none if so many do not fit.
 
         free: the first step of the node that is allowed. The sums include all nodes below this one.
@@ -59,23 +59,23 @@ def most_squares(trees: tuple[int, ...], separation: int, participations: int) -
 
     # The largest complete nodes of all trees, one after the other: a tree of n steps has one for each binary digit 1 of n.
     # best_by_used: the best pairs up to the node so far, by the number of participations that were used.
-    best_by_used: dict[int, Points] = {0: ((0, 0),)}
+    best_by_used: dict[int, Pairs] = {0: ((0, 0),)}
     for level in (level for steps in trees for level in reversed(range(steps.bit_length())) if steps >> level & 1):
         longer: dict[int, list[tuple[int, int]]] = {}
-        for used, points in best_by_used.items():
+        for used, best in best_by_used.items():
             for count in range(min(participations - used, math.ceil(2**level / separation)) + 1):
-                for total, free in points:
+                for total, free in best:
                     pairs = node(level, free, count)
                     longer.setdefault(used + count, []).extend((total + in_node, wait) for in_node, wait in pairs)
-        best_by_used = {used: _best(points) for used, points in longer.items()}
-    largest_sums = [largest for points in best_by_used.values() for largest, _ in points[-1:]]
+        best_by_used = {used: _best(pairs) for used, pairs in longer.items()}
+    largest_sums = [largest for best in best_by_used.values() for largest, _ in best[-1:]]
     return max(largest_sums)
 
 
-def _best(points: list[tuple[int, int]]) -> Points:
+def _best(pairs: list[tuple[int, int]]) -> Pairs:
     """Return the best of some pairs."""
     best: list[tuple[int, int]] = []
-    for total, wait in sorted(points, key=lambda point: (point[1], -point[0])):
+    for total, wait in sorted(pairs, key=lambda pair: (pair[1], -pair[0])):
         if not best or total > best[-1][0]:
             best.append((total, wait))
     return tuple(best)

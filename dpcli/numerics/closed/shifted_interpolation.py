@@ -68,7 +68,7 @@ ALL_UP_TO, RATIO, MOST_USES = 1000, 1.001, 1e18
 LEAST_SHARE, MOST_SHARE, SHARES = 0.002, 0.9, 60  # the shares h that are tried, and how many
 LARGEST_EXPONENT = 600.0  # largest exponent of a variance that is compared
 # Soundness: a smaller gap 1 - c, or a larger c, only raises the bound.
-LEAST_GAP = 1e-290  # smallest 1 - c; a smaller one counts as 0, as its powers lose digits
+LEAST_GAP = 1e-290  # smallest 1 - c; a smaller one counts as 0, because its powers lose digits
 LARGEST_GAP = 1.0 - 2.0**-53  # largest 1 - c; c = 0 counts as 2^-53
 RAISE = 1.0 + 1e-12  # factor of a mu, which exceeds its rounding
 ON_CHORD = 1.0 + 1e-13  # factor of a chord's height up to which a point counts as on it, for rounding
@@ -111,7 +111,7 @@ def _from_anywhere(log_c: float, batches: int, n: Array, diameter: float) -> Arr
     rise = np.exp(steps * log_c) * diameter + math.exp(batches * log_c) * _sum(batches * log_c, n - 1.0)
     run = math.exp(2.0 * log_c) * _sum(2.0 * log_c, steps - 1.0)
     u_n, w_n = _sum(batches * log_c, n), _sum(2.0 * log_c, steps - batches + 1.0)
-    start = np.where(rise >= run, 0.0, 1.0)  # of the chord: (0, 0), unless (1, 1) is above the chord from there
+    start = np.where(rise >= run, 0.0, 1.0)  # the chord begins at (0, 0), or at (1, 1) if that is above the chord from (0, 0)
     with np.errstate(over="ignore"):
         slope = (1.0 - start + rise) / np.maximum(1.0 - start + run, np.finfo(float).tiny)
         is_below = (n == 1.0) | (u_n - start <= slope * (w_n - start) * ON_CHORD)  # point n is not above the chord
@@ -164,7 +164,7 @@ def hidden_steps(
         # The squared mu of a step with the share 1 - h of the noise's variance, for each h; the last entry is for h = 0, a step as it is.
         squares = np.minimum(mu**2 / (1.0 - np.append(shares, 0.0)), LARGEST_EXPONENT)
         step_variances = rate**2 * (4.0 * np.sinh(squares / 4.0) if opposite else np.expm1(squares))
-        variances = whole_mu**2 / shares + n * step_variances[:-1]  # of shape (numbers n, shares)
+        variances = whole_mu**2 / shares + n * step_variances[:-1]  # shape (numbers n, shares)
     row, column = np.unravel_index(np.argmin(variances), variances.shape)
     if variances[row, column] >= iterations * step_variances[-1]:
         return None

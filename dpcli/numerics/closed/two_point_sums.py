@@ -19,13 +19,13 @@ from typing import NamedTuple
 from dpcli.base.stated import total
 from dpcli.numerics.arrays import Array, np
 from dpcli.numerics.roots import bracket_root
-from dpcli.numerics.work import spend
+from dpcli.numerics.work import spend  # counts work, and refuses a question that takes too much
 
 # Soundness, for equal losses: EQUAL_REACH standard deviations and EQUAL_MORE terms on either side of the mean are kept. The mass beyond is
 # below e^-700, and counts as no error.
 EQUAL_REACH, EQUAL_MORE = 40.0, 1000.0
 # Accuracy: mass beyond the window is bounded and added to delta, and every tilt gives a bound.
-HALF_WINDOW = 14.0  # of the lattice, in standard deviations of the tilted sum
+HALF_WINDOW = 14.0  # half the length of the lattice's window, in standard deviations of the tilted sum
 LARGE = 0.25  # largest delta for which a tilt is chosen; a larger delta gets the tilt for this one, as Chernoff's bound is useless there
 FEWEST_BITS, MOST_BITS = 11, 17  # the lattice has 2^11 to 2^17 points
 LEAST_TILT, MOST_TILT = 1e-9, 1e9  # range of the tilts
@@ -34,9 +34,9 @@ LEAST_MASS = 1e-320  # replaces a mass of 0, which has no logarithm
 # The largest tilt, in units of t, and the number of tilts for Chernoff's bound on the mass beyond the window.
 FARTHEST_TILT, TILTS = 100.0, 25
 LARGEST_SLOPE = 300.0  # largest (t + 1/2) e of which a hyperbolic cosine is squared, so that it does not overflow
-# Soundness: rounding of masses, relative: in any case, and for each term of the recursion along them.
+# Soundness: the relative rounding error of a mass, and what each term of the recursion from mass to mass adds to it.
 MASS_ROUNDING, TERM_ROUNDING = 1e-12, 1e-15
-# Soundness: rounding of a transform for each point, relative to the sum of the tilted masses, and what each copy adds to it, as a share.
+# Soundness: the rounding error of a transform per point, relative to the sum of the tilted masses, and the share of it that each copy adds.
 POINT_ROUNDING, COPY_ROUNDING = 1e-15, 1e-3
 # Speed and memory.
 MAX_COUNT = 10**9  # largest number of equal steps; the sum then has about a million terms
@@ -91,7 +91,7 @@ def _binomial_masses(epsilon: float, count: int) -> SumMasses:
     low, high = max(0, math.floor(count * p - reach)), min(count, math.ceil(count * p + reach))
     spend(2.0 * (high - low))
     j = np.arange(low, high + 1, dtype=float)  # the number of losses of +epsilon
-    log_ratios = np.log((count - j[:-1]) / (j[:-1] + 1.0)) + epsilon  # of each binomial mass to the one before
+    log_ratios = np.log((count - j[:-1]) / (j[:-1] + 1.0)) + epsilon  # each binomial mass over the one before
     log_mass = np.concatenate(([0.0], np.cumsum(log_ratios)))
     mass = np.exp(log_mass - log_mass.max())
     mass = mass / mass.sum() * (1.0 + MASS_ROUNDING + TERM_ROUNDING * len(j))
@@ -156,7 +156,7 @@ def _lattice_masses(sizes: Sizes, delta: float) -> SumMasses:
     index, log_mass = np.concatenate((index_up, index_down), axis=1), np.concatenate((log_mass_up, log_mass_down), axis=1)
 
     def log_norms(s: float) -> Array:
-        """Return K(s) of one loss of each size, as it is split."""
+        """Return K(s) of one split loss of each size."""
         return np.asarray(np.logaddexp.reduce(log_mass + s * step * index, axis=1))
 
     tilted = np.exp(log_mass + t * step * index - log_norms(t)[:, None])

@@ -1,6 +1,6 @@
 """The worst hockey-stick curve of a sequence of choices of bounded range, each of which may depend on the earlier answers.
 
-A choice has range eps if its losses log dP/dQ lie in an interval of length eps, as those of the exponential mechanism do. Composed
+A choice has range eps if its losses log dP/dQ lie in an interval of length eps, like those of the exponential mechanism. Composed
 exponential mechanisms ask for this curve (choice/exponential.py): delta as a function of epsilon that no n choices exceed.
 
 1. Let F be the worst-case curve h(s) = sup(P(S) - s Q(S)) of all choices after one choice. The likelihood ratio r of the one choice lies
@@ -30,10 +30,10 @@ import math
 from typing import NamedTuple
 
 from dpcli.numerics.arrays import Array, IndexArray, np
-from dpcli.numerics.work import spend
+from dpcli.numerics.work import spend  # counts work, and refuses a question that takes too much
 
 ROUNDING = 1e-15  # relative rounding error of one step of the recursion, before it is magnified (soundness)
-LEAST_HEIGHT = 1e-300  # of a curve that may be above 0, so that an upper bound does not underflow (soundness)
+LEAST_HEIGHT = 1e-300  # least upper bound where a curve may be above 0, so that it does not underflow to 0 (soundness)
 CANDIDATES = 4  # number of points s that are tried for each cell (item 3)
 
 

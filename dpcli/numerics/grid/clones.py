@@ -34,26 +34,26 @@ import math
 
 from dpcli.numerics.arrays import Array, IndexArray, np
 from dpcli.numerics.grid.hockey_stick import ChordPair
-from dpcli.numerics.work import spend
+from dpcli.numerics.work import spend  # counts work, and refuses a question that takes too much
 
 # Soundness: relative increase of every mass, which exceeds the rounding of binomial terms of up to 10^10 trials.
 INFLATED = 1e-8
 LOSS_RAISE = 1e-14  # relative increase of a loss, which exceeds its rounding
 # Accuracy and speed. The pair dominates whatever these are: coarser ones are faster and make epsilon larger. SD: standard deviation.
 # The grid of losses (step 3).
-DENSE, NEAR = 1000, 12.0  # points of the grid up to NEAR SDs of the loss, where they are evenly spaced
+DENSE, NEAR = 1000, 12.0  # number of evenly spaced points of the grid, which lie up to NEAR SDs of the loss
 FAR_RATIO = 1.003  # ratio of neighbouring points of the grid beyond
 # Blocks of counts C (step 1).
-CORE = 7.0  # SDs of C within which blocks are narrow
+CORE = 7.0  # blocks are narrow within this many SDs of the mean of C
 CORE_BLOCK = 5e-4  # relative width of these blocks, which raises epsilon by about a quarter of it
 WIDE_BLOCK = 0.5  # width of a block below this core, in SDs of C
-LAST_BLOCK, BLOCK_RATIO = 40.0, 1.03  # SDs below the mean from which blocks are wider still, and the ratio of their first counts
+LAST_BLOCK, BLOCK_RATIO = 40.0, 1.03  # blocks are wider still this many SDs below the mean; the ratio of their first counts
 # Bins of binomial terms (step 2).
 BIN, BINNED = 4e-3, 12.0  # width of a bin in SDs, up to BINNED SDs; the bound on a sum is too large by a factor of about 1 + BIN^2
 BIN_RATIO = 1.002  # ratio of the distances from the mean at which the bins beyond begin
 # `counted_pair`, whose bounds hold for any values too.
-MERGED = 0.01  # SDs that a run of merged counts is wide
-MERGED_REACH = 30.0  # SDs from the mean up to which counts are shown
+MERGED = 0.01  # width of a run of merged counts, in SDs
+MERGED_REACH = 30.0  # distance from the mean, in SDs, up to which counts are shown
 # Accuracy: the correction of Stirling's formula is tabulated up to this n. Beyond, the first omitted term of its series is below 1e-15.
 FACTORIALS = 64
 CORRECTIONS = (  # log n! - (n log n - n + log(2 pi n) / 2), and 0 at n = 0
@@ -109,7 +109,7 @@ def counted_pair(users: int, epsilon: float, categories: int) -> tuple[ChordPair
     excess = math.expm1(epsilon) * (counts - (users - counts) / odds) / users  # P/Q - 1, with all digits near 0
     log_terms = _log_binomial(users, s, counts)
     log_q = _sums(log_terms, starts) - INFLATED
-    shares = np.exp(log_terms - np.repeat(log_q, np.diff(np.append(starts, len(counts)))) - INFLATED)  # of each count in its run
+    shares = np.exp(log_terms - np.repeat(log_q, np.diff(np.append(starts, len(counts)))) - INFLATED)  # each count's share
     ratio, excess = np.add.reduceat(shares * ratio, starts), np.add.reduceat(shares * excess, starts)  # means over the runs
     losses = np.where(ratio < 0.5, np.log(ratio), np.log1p(np.maximum(excess, -0.5)))
     failed = max(1.0 - math.fsum(np.exp(log_q).tolist()), INFLATED / 2.0)  # the loss of a failure is 0
@@ -165,7 +165,7 @@ def _zeros(reports: int, epsilon: float) -> tuple[Array, Array]:
     """
     begins, ends, log_sums = _bins(reports, 0.5, reports // 2 + 1)
     lengths = ends - begins + 1.0
-    shares = 0.5 * (lengths - 1.0) / lengths  # of a bin's mass that moves to the first count of the next bin
+    shares = 0.5 * (lengths - 1.0) / lengths  # the share of a bin's mass that moves to the first count of the next bin
     with np.errstate(divide="ignore"):
         log_b = np.logaddexp(log_sums + np.log1p(-shares), np.append(-np.inf, (log_sums + np.log(shares))[:-1]))
     log_p_over_b = np.log1p((2.0 * begins - reports) / reports * math.tanh(0.5 * epsilon))  # (2/M) (e^e a + M - a) / (e^e + 1)
@@ -189,7 +189,7 @@ def _bins(trials: int, rate: float, first: int) -> tuple[Array, Array, Array]:
     spend(2.0 * len(begins))
     lengths = ends - begins + 1.0
     with np.errstate(divide="ignore", invalid="ignore"):
-        # log_ratio: of the second term of a bin to the first one.
+        # log_ratio: the log of the ratio of a bin's second term to its first one.
         log_ratio = np.log((trials - begins) / (begins + 1.0) * (rate / (1.0 - rate)))
         log_series = np.log(np.expm1(lengths * log_ratio) / np.expm1(log_ratio))  # 1 + ratio + ratio^2 + ...
     log_series = np.where((lengths > 1.0) & (log_ratio < 0.0), log_series, np.log(lengths))

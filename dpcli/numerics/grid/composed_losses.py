@@ -33,7 +33,7 @@ from dpcli.numerics.grid.convolution import are_short, convolve, convolve_direct
 from dpcli.numerics.grid.grid_curve import GridCurve
 from dpcli.numerics.grid.lattice import Lattice, coarsen, discretise, edges
 from dpcli.numerics.grid.survey import GridPart, Survey, Window, tilted_window
-from dpcli.numerics.work import remaining
+from dpcli.numerics.work import remaining  # how much work is left
 
 TOO_STEADY = "the loss varies too little, compared with its size, for a grid"
 TOO_FAR = "the loss is too far spread for a grid of this size"
@@ -45,13 +45,13 @@ SNAPPED = 16.0  # a spacing of more than this many units is not adapted to the u
 WIDTH = 4.0  # an interval of epsilon is about this times the dispersion times t + 1 wide; a wanted width thus gives the spacing
 STEEPEST_CELL = 16.0  # largest tilt times width of a cell; mass that rounding moves up by a cell grows by e to this power
 WIDEST_CELL = 300.0  # largest width of a cell, far below the 709 at which e^width would overflow
-NEARLY_NEGLIGIBLE = 4.0  # an end of the window stays where the plan has it up to e to this power times the negligible mass
+NEARLY_NEGLIGIBLE = 4.0  # a planned end is kept if the mass beyond it is at most e to this power times the negligible mass
 MOST_MAGNIFIED = 100.0  # largest logarithm of the factor by which an absolute error of a mass counts more than a relative one
-MAGNIFIED_LESS = 16.0  # subtracted from -log_negligible for that logarithm
+MAGNIFIED_LESS = 16.0  # that logarithm is -log_negligible minus this
 # Speed and memory.
 MAX_POINTS = 1 << 20  # most points of a convolution
 WIDENED = 2.0  # room for a window that turns out longer than planned: a plan may take 1 / WIDENED of MAX_POINTS for it
-LONGEST_WINDOW = 8.0  # a longer window, in multiples of the planned one, is not made
+LONGEST_WINDOW = 8.0  # longest window that is made, in multiples of the planned one
 CELLS_OF_POINT = 2.0  # work of each point of the plan
 # Estimated work of a plan, for each point of the finest grid of a part: without rounds, and more for each round. It decides which plan is
 # taken.
@@ -103,7 +103,7 @@ class GridPlan:
     coarse: bool
 
     def affordable(self, work: float) -> bool:
-        """Return whether the grid may be made: it has not too many points, takes at most `work`, and its positions are exact."""
+        """Return whether the grid may be made: it has few enough points, takes at most `work`, and its positions are exact."""
         exact = max(-self.first, self.first + self.size) <= FARTHEST_CELL
         return exact and max(WIDENED * self.size, self.longest) <= MAX_POINTS and self.work <= work
 
@@ -211,7 +211,7 @@ def _snap(spacing: float, unit: float) -> float:
 class _Layout(NamedTuple):
     """The choices that all plans for one tilt share.
 
-    unit: as of `plan_grid`. window: where the tilted composition lies, by the surveys. ranges: the results of `_range` for all parts.
+    unit: as for `plan_grid`. window: where the tilted composition lies, by the surveys. ranges: the results of `_range` for all parts.
     """
 
     target: GridTarget
@@ -226,7 +226,7 @@ class _Layout(NamedTuple):
         size = transform_size(math.ceil(window.high / spacing) - first + 1)
         work, longest = float(size) * (len(self.ranges) + 1), 0.0
         for (start, end), r in zip(self.ranges, rounds, strict=True):
-            points = (end - start) / spacing * 2.0**r  # of one step; a round composes four copies
+            points = (end - start) / spacing * 2.0**r  # for one step; a round composes four copies
             longest = max(longest, points * (4.0 if r else 1.0))
             work += points * (WORK + WORK_OF_ROUND * r)
         return GridPlan(
@@ -245,7 +245,7 @@ class _Layout(NamedTuple):
 def compose_on_grid(parts: Parts, plan: GridPlan) -> GridCurve:
     """Return the curve of the composition."""
     lattices: list[tuple[Lattice, int]] = []
-    log_finite = 0.0  # of the probability that no step's loss is infinite
+    log_finite = 0.0  # log of the probability that no step's loss is infinite
     for part, rounds in zip(parts, plan.rounds, strict=True):
         step = _step_lattice(part, plan.target, plan.spacing / 2.0**rounds)
         lattices += _copies_of(step, part.copies, rounds, part.survey, plan.target)
@@ -259,7 +259,7 @@ def _copies_of(step: Lattice, count: int, rounds: int, survey: Survey, target: G
     """Return lattices on the plan's spacing, with counts, whose convolution is `count` copies of `step`.
 
     Each round makes a block of four blocks, and doubles the spacing. Blocks that are too few for that are convolved with the remainder.
-    count: at least 1. survey: of the loss of one step, which tells how far a round may be cut off.
+    count: at least 1. survey: the survey of one step's loss, which tells how far a round may be cut off.
     """
     block = step
     remainder: list[tuple[Lattice, int]] = []  # at most one lattice, with the count 1

@@ -1,7 +1,7 @@
 """A dominating pair with finitely many outcomes for a whole composition, for mechanisms that use the composition as one step.
 
 A pair (P, Q) *dominates* if its delta is at least the true one at every epsilon. Losses are log dP/dQ. Entries that share one sample are
-such a step: sampling needs the tails of their composition, as it amplifies them together (mechanisms/combined/composed.py).
+such a step: sampling needs the tails of their composition, because it amplifies all of them (mechanisms/combined/composed.py).
 
 Each loss is put on a grid by chords of its hockey-stick curve (Doroshenko et al. 2022, arXiv:2207.04380). The chords keep the masses of
 each cell under P and Q. The grid pairs dominate the losses, so their product dominates the composition.
@@ -19,7 +19,7 @@ from dpcli.base.errors import NotRepresentable
 from dpcli.base.values import dataclass
 from dpcli.numerics.arrays import Array, np
 from dpcli.numerics.tails import ROUNDING, HasTails, Tails, atom_tails, cells_between
-from dpcli.numerics.work import hold, spend
+from dpcli.numerics.work import hold, spend  # limits on memory and on work
 
 # Accuracy and speed: the pair dominates for any of these values.
 LOG_ABOVE, LOG_BELOW = -140.0, -60.0  # logarithms of the P-mass that may be cut off at the upper and the lower end
@@ -31,7 +31,7 @@ LEAST_SPACING = 1e-9  # least spacing, in nats
 FURTHEST = 4096.0  # largest loss that is put on a grid
 LOG_TOO_LARGE = -4.0  # a loss is refused if the log P-mass beyond FURTHEST, which would count as infinite, is above this
 SURVEYED = (1e-6, FURTHEST, 400)  # least and largest loss, and number of losses on either side of 0, at which a range is looked for
-CELLS = 4000  # cells of a rough variance
+CELLS = 4000  # number of cells from which a variance is estimated
 WORK = 0.02  # work of a product of two masses, in cells (numerics/work.py)
 
 

@@ -37,14 +37,14 @@ from functools import cached_property
 
 from dpcli.base.values import dataclass
 from dpcli.numerics.arrays import Array, IndexArray, np
-from dpcli.numerics.grid.lattice import RARELY, Lattice
+from dpcli.numerics.grid.lattice import RARELY, Lattice  # RARELY: probability that mass which counts as unmoved is moved
 from dpcli.numerics.logspace import log_peak
 
 # Accuracy: these decide how narrow the lower bound is. MARGIN must leave p of the docstring positive.
-LARGEST_SIGMA = 1.0  # beyond it there is no lower bound
+LARGEST_SIGMA = 1.0  # largest sigma for which there is a lower bound
 LADDER, STEP, MARGIN = 56, 0.25, 2.5  # number of boxes; the step of the ladder and the margin m, in units of sigma
 BISECTIONS, CLOSE = 80, 1e-13  # most steps of a bisection, and the relative width at which it ends
-FIRST_DISTANCE = 1e-3  # in units of the spacing, how far below the upper bound on epsilon the lower one is first looked for
+FIRST_DISTANCE = 1e-3  # distance below the upper bound on epsilon, in spacings, at which the search for the lower one begins
 # Soundness: these far exceed the rounding of what they are added to or multiplied with.
 SUM_ERROR, GAP_ERROR = 1e-12, 1e-9  # relative errors of a value and of a bound on a small term
 ULP = 4e-16  # relative rounding error for each term of a sum
@@ -143,7 +143,7 @@ class GridCurve:
         if not -LARGEST_EXPONENT <= (t + 1.0) * at <= LARGEST_EXPONENT:
             return 0.0
         widths, heights, beyond = self.boxes
-        gap = beyond + lattice.excess + self.slack  # in units of e^{M - t at}
+        gap = beyond + lattice.excess + self.slack  # in units of e^{M - t at}; excess: tilted mass that the merged pair may lack
         if math.isfinite(gap) and len(widths):
             low, high = sums.above(at - widths), sums.above(at + widths)
             mass = (sums.second[low] - sums.second[high] + ULP * len(sums.loss) * sums.second[low]) * math.exp((t + 1.0) * at)
@@ -151,7 +151,7 @@ class GridCurve:
             gap += float((heights * (mass + error)).sum())
         lower = (
             sums.curve(at)
-            - (self.rounding + math.expm1(min(lattice.blur, 700.0))) * sums.size(at)
+            - (self.rounding + math.expm1(min(lattice.blur, 700.0))) * sums.size(at)  # blur: log of a relative error of the masses
             - gap * (1.0 + self.rounding) * math.exp(-t * at)
         )
         return max(lower, 0.0) if math.isfinite(lower) else 0.0
@@ -200,7 +200,7 @@ class GridCurve:
         return reference + at
 
     def _lower_epsilon(self, delta: float, near: float) -> float:
-        """Return an epsilon closely below `near` at which the lower bound exceeds `delta`, or -inf. delta: as of `_upper_epsilon`."""
+        """Return an epsilon closely below `near` at which the lower bound exceeds `delta`, or -inf. delta: as for `_upper_epsilon`."""
         reference = self._reference(delta)
         if not math.isfinite(reference):
             return -math.inf

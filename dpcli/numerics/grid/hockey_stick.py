@@ -34,7 +34,7 @@ from dpcli.numerics.contour.tilted_closed import TiltedAtoms
 from dpcli.numerics.logspace import log_sum
 from dpcli.numerics.quadrature import log_bernoulli
 from dpcli.numerics.tails import Tails, atom_tails
-from dpcli.numerics.work import hold, spend
+from dpcli.numerics.work import hold, spend  # limits on memory and on work
 
 FAR_OR_NEAR = "its losses are too near each other, or too large, for a grid"
 # Soundness.
@@ -98,7 +98,7 @@ def symmetric_pair(spacing: float, heights: Array) -> ChordPair:
     curve follows by symmetry.
 
     Raises NotRepresentable if the points are too near each other or too far out for floating point, and InternalError if the masses add
-    up to more than 1, as they do for heights that are no upper bounds.
+    up to more than 1, which happens if the heights are no upper bounds.
     """
     spend(20.0 * len(heights))
     x: Array = spacing * np.arange(len(heights), dtype=float) * (1.0 + ULPS)  # not below the exact points, because h falls

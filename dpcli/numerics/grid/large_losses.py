@@ -1,6 +1,6 @@
 """Bounds on delta(epsilon) of Poisson-sampled steps by the number of large losses, each number on a grid at a tilt of its own.
 
-contour/certified.py tries this at a delta below about 1e-30. The noise is Gaussian, or has many atoms, as discrete Gaussian noise. A loss
+contour/certified.py tries this at a delta below about 1e-30. The noise is Gaussian, or has many atoms, like discrete Gaussian noise. A loss
 is L = log dP/dQ, of a pair (P, Q). A *tilt* t multiplies all masses by e^{t L}, which makes the losses near epsilon the likely ones, so
 that floating-point numbers keep the digits of a tiny delta.
 
@@ -22,7 +22,7 @@ Errors.
 2. Numbers k with a negligible term are left out, and Chernoff's bound on their terms is added to the upper bound. It is computed on a
    coarse lattice, whose pair dominates too. Numbers beyond those counted are bounded by a geometric series, because their ratios fall.
 3. Other losses are not divided: each term is composed with their lattices, which are made from their tails (lattice.py). Where these count
-   a loss as infinite, its P-mass is added once to delta, as it does not depend on the term.
+   a loss as infinite, its P-mass is added once to delta, because it does not depend on the term.
 
 The coarse lattice also gives c and the tilts, which decide only how narrow the bounds are. The terms are computed on a fine lattice, which
 is a subdivision of the coarse one.
@@ -47,7 +47,7 @@ from dpcli.numerics.grid.survey import survey
 from dpcli.numerics.logspace import log_peak, log_sum
 from dpcli.numerics.roots import bracket_root
 from dpcli.numerics.tails import Tails
-from dpcli.numerics.work import TABLE, hold, remaining, spend
+from dpcli.numerics.work import TABLE, hold, remaining, spend  # limits on memory (TABLE, hold) and on work
 
 # Floating point.
 STEEPEST_CELL = 600.0  # largest tilt times width of a cell, whose exponential is a float
@@ -68,13 +68,13 @@ NEARLY_BEST = 3.0  # of cuts whose bounds are at most this much above the best o
 WIDTH = 3e-7  # about the relative width of the interval of epsilon
 WINDOW_DEVIATIONS = 10.0  # half of a window, in standard deviations
 WINDOW_ORDER = 9.0  # order of Chernoff's bound on the mass outside of a window, in units of 1 / standard deviation
-LOG_OUTSIDE = -32.0  # logarithm of that mass
+LOG_OUTSIDE = -32.0  # logarithm of the share of the tilted mass that may lie outside of a window
 LARGEST_EXPONENT = 100.0  # at losses l with t (l - epsilon) above this, the rest of a term is below e^-LARGEST_EXPONENT
 SEARCH_SHARE, SEARCH_ACCURACY = 0.2, 1e-9  # epsilon is searched within this share of its estimate, up to this relative accuracy
 # Speed and memory.
 MOST_CELLS = 1 << 19  # most cells of the fine lattice
 MOST_POINTS = 1 << 21  # most points of a transform
-ROOM = 0.7  # share of MOST_POINTS that a window may take on the coarse lattice, as it may be longer on the fine one
+ROOM = 0.7  # share of MOST_POINTS that a window may take on the coarse lattice; it may be longer on the fine one
 MOST_WORK, MOST_WORK_SHARE = 1.1e7, 0.75  # most work for the fine lattice, and the largest share of what is left that it may take
 MIXTURE_WORK = 30.0  # work for each shift and cell of a step's mixture
 MIXTURE_TABLE = 10.0  # entries of the largest table of a mixture, for each shift and cell
@@ -167,10 +167,10 @@ class CoarseSurvey:
 
     others: losses that are not divided. Each term has their CGF too.
 
-    spacing, start, size: of the coarse lattice: the distance of its points, the first point in units of that, and the number of cells.
+    spacing, start, size: the distance of the coarse lattice's points, its first point in units of that, and its number of cells.
     largest: about the largest loss of the composition.
     cells: the cells of each kind of step, with the number of steps. tilts, cuts: those that are tried; a cut is the index of a cell.
-    numbers: the combinations of how many losses of each kind are large. slip: that of all steps together.
+    numbers: the combinations of numbers of large losses, one for each kind. slip: how far all steps' losses together may be moved.
     """
 
     def __init__(self, steps: Steps, others: Others, log_delta: float) -> None:
@@ -332,7 +332,7 @@ def _log_lower(curve: GridCurve, epsilon: float) -> float:
     Q-mass within it, and what lies beyond the boxes. All is in units of e^{M - t eps}.
     """
     lattice, (widths, heights, beyond) = curve.lattice, curve.boxes
-    gap = beyond + curve.slack + lattice.excess
+    gap = beyond + curve.slack + lattice.excess  # slack: error of the curve; excess: tilted mass that the lower bound may lack
     if not (len(widths) and math.isfinite(gap)):
         return -math.inf
     widest, order = float(widths[-1]), lattice.tilt + 1.0
@@ -340,14 +340,14 @@ def _log_lower(curve: GridCurve, epsilon: float) -> float:
     end = max(math.ceil((epsilon + widest) / lattice.spacing) - lattice.start + 1, first)
     weights = lattice.weights[first:end]
     distance = lattice.spacing * (lattice.start + first + np.arange(len(weights))) - epsilon
-    sums = np.append(0.0, np.cumsum(weights * np.exp(-order * distance)))  # of Q-masses
+    sums = np.append(0.0, np.cumsum(weights * np.exp(-order * distance)))  # running sums of Q-masses
     low, high = (np.searchsorted(distance, sign * widths, side="right") for sign in (-1.0, 1.0))
-    low = np.maximum(low - 1, 0)  # one more point on either side, as the ends are rounded
+    low = np.maximum(low - 1, 0)  # one more point on either side, because the ends are rounded
     high = np.minimum(high + 1, len(weights))
     error = (lattice.error * np.sqrt(high - low + 1.0) + curve.outside) * np.exp(order * (widths + 2.0 * lattice.spacing))
     mass = sums[high] - sums[low] + SUM_ERROR * float(sums[-1]) + error
     value, p_mass = _beyond(curve, epsilon)
-    gap += math.expm1(min(lattice.blur, 700.0)) * p_mass + float(heights @ mass)
+    gap += math.expm1(min(lattice.blur, 700.0)) * p_mass + float(heights @ mass)  # blur: log of a relative error of the masses
     value = value * (1.0 - SUM_ERROR) - gap * (1.0 + GAP_ERROR)
     return lattice.log_scale - lattice.log_error - lattice.tilt * epsilon + math.log(value) if value > 0.0 else -math.inf
 
@@ -415,7 +415,7 @@ def _refinement(coarse: CoarseSurvey, others: Sequence[OtherCells], plan: TermPl
     cells = len(coarse.cells) * coarse.size + sum(len(other.tails.p_above) for other in others)
     # The width of the interval is of second order in the spacing, and grows with the tilt and the number of steps.
     spacing = math.sqrt(WIDTH * epsilon / ((max(plan.tilts) + 1.0) * steps))
-    # Work without refinement: of the cells, once and for each term, and of the transforms.
+    # The work without refinement: that of the cells, once and for each term, and that of the transforms.
     work = cells * (8.0 + 4.0 * len(ranges)) + (2.0 * len(coarse.cells) + len(others) + 2.0) * math.fsum(ranges)
     affordable = min(MOST_WORK_SHARE * remaining(), MOST_WORK)
     most = min(MOST_CELLS / cells, ROOM * MOST_POINTS / max(ranges))

@@ -34,7 +34,7 @@ from dataclasses import replace
 from dpcli.base.values import dataclass
 from dpcli.numerics.arrays import Array, np
 from dpcli.numerics.tails import ROUNDING, Tails, cells_between
-from dpcli.numerics.work import spend
+from dpcli.numerics.work import spend  # counts work, and refuses a question that takes too much
 
 # Accuracy: cells begin slightly below their grid point, so that an atom on the point lies within its cell although its loss is rounded.
 # They begin lower by EDGE times the spacing, times the number of cells between 0 and the furthest point, or LEAST_EDGES if that is more.
@@ -115,7 +115,7 @@ def discretise(tails: Tails, start: int, spacing: float, tilt: float, count: int
     """
     spend(4.0 * len(tails.p_above))
     size = len(tails.p_above)
-    near_share = NEAR * edge_share(start, size)  # of the spacing; a loss up to this far above a grid point counts as lying on it
+    near_share = NEAR * edge_share(start, size)  # a loss up to this share of the spacing above a grid point counts as lying on it
     left, across = spacing * (start + np.arange(size - 1)), math.exp(tilt * spacing)  # across: the factor of the tilt across a cell
     with np.errstate(all="ignore"):  # empty cells and tails have the logarithm -inf
         log_p, slip_p = cell_masses(tails.p_above, tails.p_below)

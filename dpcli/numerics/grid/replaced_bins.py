@@ -41,7 +41,7 @@ from dpcli.numerics.arrays import Array, np
 from dpcli.numerics.grid.hockey_stick import ChordPair, symmetric_pair
 from dpcli.numerics.logspace import log_normal_ends
 from dpcli.numerics.tails import cells_between
-from dpcli.numerics.work import shared, spend
+from dpcli.numerics.work import shared, spend  # a cache, and a limit on work
 
 # Soundness.
 LEAST_MU, MOST_MU = 1e-5, 12.0  # range of mu; e^{mu (mu + FAR)} must not overflow
@@ -57,7 +57,7 @@ MOST_COPIES = 2**30  # the largest t; a larger one is rounded down to it (item 4
 DROP, FAST_DROP, LOG_FAST, LOG_LAST = 0.5, 3.0, -30.0, -80.0
 LONGEST_STEP, STEPS = 0.3, 100.0  # longest step of epsilon, or a share of the range at little noise, until log h is LOG_FAST
 LEAST_FACTOR, MOST_FACTOR = 0.5, 2.0  # range of the factor between one step of epsilon and the next
-LEAST_DROP = 1e-3  # a smaller fall of log h counts as this, as the next step is divided by it
+LEAST_DROP = 1e-3  # a smaller fall of log h counts as this, because the next step is divided by it
 LEAST_HEIGHT = 1e-300  # h is not computed as less, so that it has a logarithm
 MOST_HEIGHTS, GRID = 240, 4096  # most epsilons at which h is computed, and number of points between which it is interpolated
 PAIR = 0.12  # cells of work for a pair of points; they decide only which questions are refused
@@ -81,7 +81,7 @@ class _Sums:
         dropped = max(digits - max(DIGITS - digits // 2, FEWEST), 0)
         self.mu, self.count = mu, min(bins >> dropped << dropped, MOST_COPIES)
         scale = 0.5 * math.sinh(mu)  # c
-        deviation = math.sqrt(0.5 * self.count * math.expm1(2.0 * mu * mu))  # of the sum, at epsilon = 0
+        deviation = math.sqrt(0.5 * self.count * math.expm1(2.0 * mu * mu))  # standard deviation of the sum at epsilon = 0
         highest = max(math.sinh(mu * (mu + FAR)), DEVIATIONS * deviation)
         spacing = math.asinh(highest / scale) / POINTS  # d
         self.points = scale * np.sinh(spacing * np.arange(-POINTS, POINTS + 1))

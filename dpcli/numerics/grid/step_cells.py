@@ -4,7 +4,7 @@ large_losses.py divides the outcomes of each step into small and large ones, and
 the multiples of a spacing h, times e^{t L} for a *tilt* t. L = log r is the loss of a step, with r = dP/dQ of its pair (P, Q).
 
 A step is made from a loss that can be divided (`step_maker`): `RisingStep` for Gaussian noise on a Poisson sample, `AtomicStep` for many
-atoms, as discrete Gaussian noise has them. An outcome lies in cell j if its loss is between j h and (j + 1) h. The mass of a cell is
+atoms, like those of discrete Gaussian noise. An outcome lies in cell j if its loss is between j h and (j + 1) h. The mass of a cell is
 divided between its two ends so that its P-mass and its Q-mass stay. `share` is the share at the upper end.
 
 Masses of atoms. They are sums, and the share of an atom of loss l at the upper end of its cell is (1 - e^{j h - l}) / (1 - e^-h).
@@ -45,9 +45,9 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 from dpcli.base.errors import NotRepresentable
 from dpcli.numerics.arrays import Array, IndexArray, np
-from dpcli.numerics.grid.lattice import TINY, Lattice
+from dpcli.numerics.grid.lattice import TINY, Lattice  # TINY: smaller tilted weights are dropped
 from dpcli.numerics.mixture import Mixture
-from dpcli.numerics.work import spend
+from dpcli.numerics.work import spend  # counts work, and refuses a question that takes too much
 
 if TYPE_CHECKING:
     from dpcli.numerics.contour.outcomes import Outcomes
@@ -164,7 +164,7 @@ class RisingStep:
 class AtomicStep:
     """A step whose outcomes are atoms. The lowest and the highest ones are left out, of P-mass e^log_rare at most.
 
-    ends: as of `RisingStep`.
+    ends: as in `RisingStep`.
     """
 
     shifts = 1

@@ -23,7 +23,7 @@ from dpcli.numerics.arrays import Array, np
 from dpcli.numerics.logspace import log_sum
 from dpcli.numerics.products import product
 from dpcli.numerics.tails import HasTails
-from dpcli.numerics.work import shared, spend
+from dpcli.numerics.work import shared, spend  # a cache, and a limit on work
 
 # Soundness: larger losses count as infinite in `log_infinite`, from which a lower bound on delta is made. No epsilon is as large.
 INFINITE = 1e300
@@ -36,8 +36,8 @@ NEARLY_BEST = 0.1  # an end of a window may be farther out than the best one by 
 LARGE = 600.0  # exponents beyond which a CGF is summed from logarithms, because e^exponent would overflow soon
 COARSE, FINE = 46, 17  # numbers of tilts of the two passes of a search; the first has three for each factor of 10
 RARE_ORDERS = (1e-2, 1e4, 61)  # ends and number of the orders of Chernoff's bound on a rare loss
-DISTANCES = (1e-3, 1e3, 49)  # ends and number of the distances of a tilt from t at which windows are bounded, in units of t
-LEAST_UNIT = 1e-2  # or of this, if t is less
+DISTANCES = (1e-3, 1e3, 49)  # least, largest and number of the distances from t, in units of t, at which windows are bounded
+LEAST_UNIT = 1e-2  # the unit if t is less than this
 # Where a lattice of losses is recognised.
 WHOLE = 1e-12  # relative distance at which a ratio counts as a whole number, and two losses as equal
 LEAST_SIZE = 1e-12  # smallest loss that may be the unit of a lattice
@@ -141,7 +141,7 @@ def _atom(loss: HasTails, view: Survey) -> float:
     if not 1 <= len(heavy) <= 2 or float(mass[heavy].sum()) < LEAST_ATOMS:
         return 0.0
     cells = [(float(view.edges[k]), float(view.edges[k + 1])) for k in heavy.tolist()]
-    sizes = [abs(_jump(loss, low, high)) for low, high in cells if low * high > 0.0]  # of a cell that 0 bounds, the product is 0
+    sizes = [abs(_jump(loss, low, high)) for low, high in cells if low * high > 0.0]  # a cell that ends at 0 has the product 0
     if not sizes or min(sizes) <= LEAST_SIZE:
         return 0.0
     return sizes[0] if max(sizes) - min(sizes) <= WHOLE * max(sizes) else 0.0
@@ -222,7 +222,7 @@ def best_tilt(surveys: tuple[tuple[Survey, int], ...], log_delta: float) -> tupl
     sample = representatives(surveys)
 
     def bound(z: Array) -> Array:
-        """Return about Chernoff's bound. It has 1 / (z (1 + z)) in place of z^z / (1 + z)^{1 + z}, as an integrand of a contour has."""
+        """Return about Chernoff's bound. It has 1 / (z (1 + z)) in place of z^z / (1 + z)^{1 + z}, like the integrand of a contour."""
         return (total_cgf(sample, z) - log_delta - np.log(z) - np.log1p(z)) / z
 
     return _smallest(bound)
