@@ -29,7 +29,7 @@ from dpcli.numerics.work import foresee, remaining, shared, spend  # limits on w
 ROUNDS = 11  # golden sections of the share; they locate it to 0.1 on the logit scale, and the optimum is flat there
 # Cells (units of work) of a closed form for one step's epsilon. A mechanism that takes more counts them itself.
 EPSILON_CELLS = 400.0
-MANY = 64  # most different steps for which both ways to share delta among them are tried; for more only an equal share per run is
+MANY = 64  # most different steps for which both ways to share delta among them are tried; for more, only an equal share per run
 LOGITS = (-9.0, 9.0)  # logits of the theorem's share that are searched: shares from 0.01 % to 99.99 %
 GOLDEN_RATIO = 0.6180339887498949  # (sqrt(5) - 1) / 2, by which a golden section shrinks the interval
 # Soundness: least slack relative to delta. Below it, the rounding of the steps' deltas matters.

@@ -349,7 +349,7 @@ def views(steps: Steps, view: Callable[[Mechanism], T]) -> list[T]:
 
 def require_approx_dp(steps: Steps) -> None:
     """Raise NotRepresentable if a step has no (epsilon, delta), with the reason of the first one."""
-    views(steps, lambda mechanism: mechanism.approx_dp(mechanism.delta_floor()))
+    views(steps, lambda mechanism: mechanism.approx_dp(mechanism.delta_floor()))  # up to `delta_floor`, epsilon may be inf
 
 
 def step_totals(steps: Steps, view: Callable[[Mechanism], float]) -> list[float]:

@@ -24,7 +24,7 @@ class BasicProfile(PrivacyProfile):
         steps = join_equal_steps(self.steps)
         # `Composed.approx_dp` returns inf where there is no answer. The next two raise NotRepresentable then, which says why.
         require_approx_dp(steps)
-        split_delta(steps, delta, by_step=True)
+        split_delta(steps, delta, by_step=True)  # by_step: every run of a mechanism gets an equal share of delta
         return Bound(Composed(steps).approx_dp(delta))  # an exactly rounded sum of upper bounds
 
     def shares(self, delta: float) -> tuple[float, ...]:

@@ -31,7 +31,7 @@ MAX_PARTS = 200  # most different losses in one direction; more would take too l
 NARROW = 1e-7  # width of an interval on log delta at which no better contour is built
 # Grids are built for log delta from FIRST_GRID down to LAST_GRID, each STEP below the one before.
 FIRST_GRID, LAST_GRID, STEP = math.log(0.1), -60.0, 5.0
-NEAR = 1.0  # the grid of the least epsilon replaces that of FIRST_GRID if its log delta is at most this far above
+NEAR = 1.0  # the grid of the least epsilon replaces that of FIRST_GRID if its log delta is less than this above FIRST_GRID
 CHANGED = 1.0  # change of log delta after which new intervals may be built
 
 
@@ -64,7 +64,7 @@ def on_contours(profile: ExactProfile, epsilons: Array, log_floor: float) -> tup
 
         def build(i: int) -> Sequence[Interval]:
             log_delta = float(chernoff[i]) - CHERNOFF_EXCESS  # an estimate, because Chernoff's bound is above delta
-            return _build_until_narrow(losses, min(log_delta, MAX_LOG_DELTA), float(epsilons[i]))
+            return _build_until_narrow(losses, min(log_delta, MAX_LOG_DELTA), float(epsilons[i]))  # the largest for a contour
 
         return _bounds(build, epsilons, chernoff, log_floor)
 
@@ -101,7 +101,7 @@ def _grids(profile: PldProfile, losses: Losses, least_epsilon: float, log_floor:
     grids: list[Interval] = []
     targets = np.arange(FIRST_GRID, max(log_floor, LAST_GRID), -STEP).tolist()
     with suppress(NotRepresentable):
-        curve, _ = curve_at_epsilon(losses, least_epsilon, width, profile.effort)
+        curve, _ = curve_at_epsilon(losses, least_epsilon, width, profile.effort)  # effort: limits for making one grid
         grids.append(_GridInterval(curve))
         log_deltas.append(0.0)
     if grids and grids[0].log_delta(least_epsilon)[1] < FIRST_GRID + NEAR:

@@ -43,7 +43,7 @@ def directions(steps: Steps) -> tuple[Losses, ...]:
     computable losses.
     """
     parts = join_equal_steps(flatten(steps))
-    parts = tuple(step for step in parts if step[0] != Free()) or parts[:1]  # one is kept if all are free
+    parts = tuple(step for step in parts if step[0] != Free()) or parts[:1]  # Free costs nothing; one is kept if all are
     losses_of_parts: list[tuple[tuple[PrivacyLoss, ...], int]] = []  # losses by direction, and the number of runs
     without_pair: list[tuple[Mechanism, int]] = []
     for mechanism, count in parts:

@@ -48,7 +48,7 @@ MOST_INFINITE = 3  # number of grids after which no finer one is made if none ga
 LEAST_REFINEMENT, MOST_REFINEMENT = 0.5, 1e-6  # range of the factor for the error of the next grid in all other cases
 # Chernoff's bound is above delta. A grid for delta is made for a smaller delta: the bound divided by e^CHERNOFF_EXCESS, and at most e^-1.
 CHERNOFF_EXCESS, LARGEST_LOG_DELTA = 2.0, -1.0
-MAX_SURVEYS = 4096  # surveys that are cached
+MAX_SURVEYS = 4096  # most surveys that are cached
 LEAST_PART_CELLS = 1.5e4  # fewest cells (numerics/work.py) for one more part, which needs a survey of its loss and a transform
 LEAST_WIDTH = 1e-14  # least absolute width of an interval that a grid is made for
 SMALL_SHARE = 0.5  # a width is relative to epsilon, or to SMALL_SHARE / tilt if that is more
