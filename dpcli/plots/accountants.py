@@ -37,7 +37,7 @@ def chart(question: Question) -> Chart:
         subtitle=f"{name_of(account)}: {setting(account)}",
         x=_epsilon_axis([row.upper for row in rows]),
         y=Axis("accountant", -0.5, top + 0.5, categories=tuple(row.accountant.name for row in reversed(rows))),
-        bars=tuple(_bar(row, top - place, account) for place, row in enumerate(rows)),
+        bars=tuple(_bar(row, top - rank, account) for rank, row in enumerate(rows)),
         notes=_notes(account),
     )
 

@@ -139,7 +139,7 @@ def _bounds(pipeline: Pipeline, names: Sequence[str], delta: float, group_size: 
     similar mechanisms are rounded to fewer: to more costly ones (`dominating`) for upper bounds, and to less costly ones (`dominated`)
     for lower bounds. If no named accountant is sound, approximations are yielded.
     """
-    steps = steps_of(binding_charges(pipeline, group_size))
+    steps = steps_of(binding_charges(pipeline, group_size))  # the mechanisms, or an adaptive pipeline's cap
     dominating, dominated = rounded_steps(steps, most_different=DIFFERENT, most_sampled=DIFFERENT) or (steps, steps)
     profiles = profiles_of(dominating, names)
     has_lower_bounds = attains_pairs(pipeline, group_size)
