@@ -30,7 +30,7 @@ VALLEYS = 4  # most valleys that are searched to the bottom; the others start at
 STOPS = (4, 6, 8, 10, 12, 14, 17, 40)  # octaves above z = 4 at which the first pass checks whether larger orders can be better
 LEFT_OCTAVES = 8  # octaves to the left that are tried at a time if the best order is the smallest one
 WORK, WORK_OF_POINT = 600.0, 10.0  # work of a call of f and of each of its points, in cells (numerics/work.py)
-# For `least_rho`: first z, first ratio of z, tolerance, most refinements, and the z beyond which the search for a last z ends.
+# For `least_rho`: the first z, the first ratio of neighbouring z, the tolerance of rho, and limits on refinements and on the last z.
 FIRST_ORDER, RATIO, TOLERANCE, MOST_REFINEMENTS, LARGEST_ORDER = 1e-3, 1.3, 1e-3, 40, 1e12
 
 

@@ -163,8 +163,8 @@ def _lattice_masses(sizes: Sizes, delta: float) -> SumMasses:
     frequency = 2.0 * math.pi / points * np.arange(points // 2 + 1)
     log_transform = np.zeros(points // 2 + 1, dtype=complex)
     with np.errstate(divide="ignore"):
-        for weights, places, count in zip(tilted, index, n, strict=True):
-            log_transform += count * np.log(sum(w * np.exp(-1j * i * frequency) for w, i in zip(weights, places, strict=True)))
+        for weights, indices, count in zip(tilted, index, n, strict=True):
+            log_transform += count * np.log(sum(w * np.exp(-1j * i * frequency) for w, i in zip(weights, indices, strict=True)))
     log_norm = float((n * log_norms(t)).sum())
     start = math.floor(float((n * e * np.tanh(slope)).sum()) / step) - points // 2
     losses: Array = np.arange(start, start + points, dtype=float) * step

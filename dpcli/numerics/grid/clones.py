@@ -113,9 +113,9 @@ def counted_pair(users: int, epsilon: float, categories: int) -> tuple[ChordPair
     ratio, excess = np.add.reduceat(shares * ratio, starts), np.add.reduceat(shares * excess, starts)  # means over the runs
     losses = np.where(ratio < 0.5, np.log(ratio), np.log1p(np.maximum(excess, -0.5)))
     failed = max(1.0 - math.fsum(np.exp(log_q).tolist()), INFLATED / 2.0)  # the loss of a failure is 0
-    place = int(np.searchsorted(losses, 0.0))
-    log_p = np.insert(log_q + losses, place, math.log(failed))
-    losses = np.insert(losses, place, 0.0)
+    index_of_failure = int(np.searchsorted(losses, 0.0))
+    log_p = np.insert(log_q + losses, index_of_failure, math.log(failed))
+    losses = np.insert(losses, index_of_failure, 0.0)
     return ChordPair(losses, log_p, -math.inf), ChordPair(-losses[::-1], (log_p - losses)[::-1], -math.inf)
 
 

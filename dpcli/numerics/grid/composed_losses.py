@@ -52,7 +52,7 @@ MAGNIFIED_LESS = 16.0  # that logarithm is -log_negligible minus this
 MAX_POINTS = 1 << 20  # most points of a convolution
 WIDENED = 2.0  # room for a window that turns out longer than planned: a plan may take 1 / WIDENED of MAX_POINTS for it
 LONGEST_WINDOW = 8.0  # longest window that is made, in multiples of the planned one
-CELLS_OF_POINT = 2.0  # work of each point of the plan
+CELLS_OF_POINT = 2.0  # cells of work for each point of a plan
 # Estimated work of a plan, for each point of the finest grid of a part: without rounds, and more for each round. It decides which plan is
 # taken.
 WORK, WORK_OF_ROUND = 3.0, 10.0

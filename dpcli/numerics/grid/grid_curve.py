@@ -48,7 +48,7 @@ FIRST_DISTANCE = 1e-3  # distance below the upper bound on epsilon, in spacings,
 # Soundness: these far exceed the rounding of what they are added to or multiplied with.
 SUM_ERROR, GAP_ERROR = 1e-12, 1e-9  # relative errors of a value and of a bound on a small term
 ULP = 4e-16  # relative rounding error for each term of a sum
-SLACK_RAISE = 1.01  # factor of `GridCurve.slack`
+SLACK_RAISE = 1.01  # factor by which `GridCurve.slack` is raised
 LARGEST_EXPONENT = 600.0  # largest exponent of a computed term; beyond it, the terms only make the bounds weaker
 STEEP = 600.0  # terms below the reference loss whose exponent exceeds this are left out, because they are not needed
 
@@ -248,8 +248,8 @@ class _Sums:
 
     def above(self, at: Array) -> IndexArray:
         """Return the index of the first loss above each of `at`."""
-        places = np.floor((at - (self.loss[0] if len(self.loss) else 0.0)) / self.spacing) + 1.0
-        return np.asarray(places.clip(0.0, float(len(self.loss))).astype(int))
+        indices = np.floor((at - (self.loss[0] if len(self.loss) else 0.0)) / self.spacing) + 1.0
+        return np.asarray(indices.clip(0.0, float(len(self.loss))).astype(int))
 
     def _index(self, at: float) -> int:
         return int(np.searchsorted(self.loss, at, side="right"))

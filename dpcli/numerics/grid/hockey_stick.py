@@ -136,10 +136,10 @@ def _at_one(x: Array, heights: Array) -> float:
     return float((heights + (1.0 - heights) * np.tanh(0.5 * x)).min())
 
 
-def _hull(places: Array, heights: Array) -> Array:
+def _hull(points: Array, heights: Array) -> Array:
     """Return the indices of the vertices of the largest convex function that does not exceed `heights`. The first and last are included."""
     vertices: list[int] = []
-    x, y = places.tolist(), heights.tolist()
+    x, y = points.tolist(), heights.tolist()
     for k in range(len(x)):
         while len(vertices) > 1:
             i, j = vertices[-2], vertices[-1]

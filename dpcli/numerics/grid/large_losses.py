@@ -50,7 +50,7 @@ from dpcli.numerics.tails import Tails
 from dpcli.numerics.work import TABLE, hold, remaining, spend  # limits on memory (TABLE, hold) and on work
 
 # Floating point.
-STEEPEST_CELL = 600.0  # largest tilt times width of a cell, whose exponential is a float
+STEEPEST_CELL = 600.0  # largest product of a tilt and the width of a cell; its exponential is a finite float
 # Accuracy: what is left out is bounded and added to the bounds, and any cut and tilts give bounds.
 LEFT_OUT = -12.0  # logarithm of the P-mass of outcomes that are left out, relative to delta
 OMITTED = -12.5  # a number of large losses is left out if log of Chernoff's bound on its term is lower than this, relative to delta
@@ -62,10 +62,10 @@ LOG_LEAST = -745.0  # log delta below every float
 LEAST_RANGE = 1e-6  # the least range of losses, relative to the largest one
 MOST_LARGE = 24  # most large losses of one kind that are counted one by one
 MOST_TERMS, MOST_NUMBERS = 24, 200  # most terms that are computed, and most combinations of numbers of several kinds
-ESTIMATE = 1e-3  # accuracy of the logarithm of the estimate of epsilon
+ESTIMATE = 1e-3  # accuracy to which log epsilon is estimated
 CHERNOFF_EXCESS = 4.0  # log of Chernoff's bound is about this much above log delta
 NEARLY_BEST = 3.0  # of cuts whose bounds are at most this much above the best one, the one with the fewest terms is taken
-WIDTH = 3e-7  # about the relative width of the interval of epsilon
+WIDTH = 3e-7  # relative width for which the interval of epsilon is made
 WINDOW_DEVIATIONS = 10.0  # half of a window, in standard deviations
 WINDOW_ORDER = 9.0  # order of Chernoff's bound on the mass outside of a window, in units of 1 / standard deviation
 LOG_OUTSIDE = -32.0  # logarithm of the share of the tilted mass that may lie outside of a window
@@ -78,7 +78,7 @@ ROOM = 0.7  # share of MOST_POINTS that a window may take on the coarse lattice;
 MOST_WORK, MOST_WORK_SHARE = 1.1e7, 0.75  # most work for the fine lattice, and the largest share of what is left that it may take
 MIXTURE_WORK = 30.0  # work for each shift and cell of a step's mixture
 MIXTURE_TABLE = 10.0  # entries of the largest table of a mixture, for each shift and cell
-# Soundness: relative errors of sums over the points of a lattice, of a logarithm, and of an epsilon, generously.
+# Soundness: generous bounds on the relative error of a sum over a lattice, of `gap` in `_log_lower`, of a logarithm and of an epsilon.
 SUM_ERROR, GAP_ERROR, LOG_ERROR, EPSILON_ROUNDING = 1e-12, 1e-9, 1e-9, 1e-15
 
 

@@ -55,7 +55,7 @@ DIGITS, FEWEST = 12, 5  # t of n binary digits keeps the first DIGITS - n/2 of t
 MOST_COPIES = 2**30  # the largest t; a larger one is rounded down to it (item 4)
 # The epsilons at which h is computed: log h falls by about DROP from each to the next, or by FAST_DROP below LOG_FAST, down to LOG_LAST.
 DROP, FAST_DROP, LOG_FAST, LOG_LAST = 0.5, 3.0, -30.0, -80.0
-LONGEST_STEP, STEPS = 0.3, 100.0  # longest step of epsilon, or a share of the range at little noise, until log h is LOG_FAST
+LONGEST_STEP, STEPS = 0.3, 100.0  # a step is at most LONGEST_STEP, or 1 / STEPS of the range if more, until log h is LOG_FAST
 LEAST_FACTOR, MOST_FACTOR = 0.5, 2.0  # range of the factor between one step of epsilon and the next
 LEAST_DROP = 1e-3  # a smaller fall of log h counts as this, because the next step is divided by it
 LEAST_HEIGHT = 1e-300  # h is not computed as less, so that it has a logarithm

@@ -53,12 +53,12 @@ if TYPE_CHECKING:
     from dpcli.numerics.contour.outcomes import Outcomes
 
 # Soundness: errors that the bounds allow for.
-PANEL, POINTS = 0.2, 4  # largest length of a panel times (X + s), and points of the Gauss rule on it
+PANEL, POINTS = 0.2, 4  # largest product of a panel's length and X + s, and number of Gauss points on a panel
 MASS_ERROR = 1e-9  # relative error of a mass, and absolute error of a share; it far exceeds that of the quadrature and of rounding
 ROUNDING = 2e-15  # rounding error of a loss at x: this many times its slope times (|x| + s), plus this many times the loss
 ATOM_ROUNDING = 2e-12  # rounding error of the loss of an atom, in units of the largest loss (item 2 of the errors)
 # Accuracy and speed.
-FEW_ATOMS, LARGEST_ATOM = 16, 1e5  # a loss with at most this many atoms, or with a larger one, is not divided
+FEW_ATOMS, LARGEST_ATOM = 16, 1e5  # a loss with at most FEW_ATOMS atoms, or with one of at least LARGEST_ATOM, is not divided
 
 
 class RisingLoss(Protocol):
