@@ -1,10 +1,10 @@
 """The privacy losses of a composition, in each direction of the neighbouring relation.
 
-A pair of distributions (P, Q) *dominates* a mechanism if its delta is at least that of the mechanism at every epsilon. A mechanism
-*attains* its pair if some neighbouring datasets really have these two laws. One direction compares the output on a dataset with the output
-on its neighbour, the other one the reverse; epsilon is the larger of both. The accountants exact and pld compose privacy losses, log dP/dQ
-of dominating pairs (P, Q), and bound each direction separately. This module gives them one list of losses per direction (`directions`), and
-where several compositions dominate the given one, the smallest of their bounds (`smallest_bound`).
+One direction compares the output on a dataset with the output on its neighbour, the other one the reverse. The two may cost different
+amounts, so the accountants exact and pld bound them separately, and epsilon is the larger of both. They compose privacy losses log dP/dQ of
+pairs of distributions (P, Q) that *dominate* the mechanisms: the delta of a pair is at least that of its mechanism at every epsilon. A
+mechanism *attains* its pair if some neighbouring datasets really have these two laws. `directions` returns one list of losses per
+direction. Where several compositions dominate the given one, `smallest_bound` returns the smallest of their bounds.
 """
 
 from __future__ import annotations

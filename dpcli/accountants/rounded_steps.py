@@ -42,7 +42,7 @@ def rounded_steps(steps: Steps, most_different: int, most_sampled: int = MOST_SA
     differ, and if no ratio suffices. The caller then asks about the steps as they are.
     """
     different = {mechanism for mechanism, _ in steps}
-    sampled = sorted((m for m in different if type(m) in KINDS), key=repr)
+    sampled = sorted((m for m in different if type(m) in KINDS), key=repr)  # a fixed order, which a set lacks
     if len(different) <= most_different or len(sampled) <= most_sampled:
         return None
     # The proof compares mechanisms of one kind and one number of records, so these two stay as they are.
