@@ -1,14 +1,14 @@
-"""Epsilon at many values of a parameter, by groups of accountants, as lines and certified bands of a chart.
+"""Epsilon at many values of a parameter, as lines and certified bands of a chart.
 
 The kinds of chart (epsilon_over.py, delta_epsilon.py, trade_off_curve.py) call `curves` with a `Question` and a function that gives the
-pipeline and delta for each *value*, such as a number of steps. An *accountant* computes bounds on epsilon for a pipeline; it is *sound* if
-its numbers are upper bounds and no approximations. The accountants of a *group* share a line, which shows their smallest bound; the
-accountant that has it is the *winner*. The *headline* is the winning bound of the pipeline as its file states it.
+pipeline and delta for each *value*, such as a number of steps. A line shows the smallest bound of a *group* of accountants, and the one
+that has it is the *winner* at a value. It would take long to ask all of them everywhere. So they are tried at the *probes*, about every
+eighth value, until the bounds of one are NARROW. In between, only the winners at the two nearest probes are asked, if both have one. A line may thus be a
+little higher than the best bound, and is never below it.
 
-A *probe* is a value at which all accountants of a group may be tried, until the bounds of one are NARROW; in between, only the winners at
-the nearest probes are, if both have one. So a line may be a little higher than the best bound, and is never below it: each point is an
-upper bound of some sound accountant (or, on a line of its own, a value of an approximation that was named). A band lies between upper and
-certified lower bounds. A point without a finite bound is left out, not drawn at a guess.
+An accountant is *sound* if its numbers are upper bounds. One that only approximates is drawn if it was named, on a line of its own. A band
+lies between upper and certified lower bounds. A point without a finite bound is left out, not drawn at a guess. The *headline* is the
+smallest bound of the pipeline as its file states it.
 """
 
 from __future__ import annotations
