@@ -28,7 +28,7 @@ ATOM = 1e-15  # relative error of the loss at which an atom lies
 BOTH, EQUAL_TAILS = 8.0, 20.0
 # Accuracy: a tail whose logarithm is below this, about log(1/2), is the smaller one. Its differences have more digits, but either would do.
 LOG_HALF = -0.7
-# Largest epsilon that is looked for, far above any of use. A loss that is larger with too much probability counts as infinite.
+# Largest epsilon that is tried, far above any useful one. A loss that is larger with too much probability counts as infinite.
 LARGEST_EPSILON = 1e15
 LARGEST_EXPONENT = 700.0  # e^710 overflows
 

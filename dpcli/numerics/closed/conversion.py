@@ -85,8 +85,8 @@ def _best_above_one(rho: float, depth: float) -> float:
     for _ in range(ROUNDS):
         value = rho * z * z + math.log1p(z) - depth
         low, high = (low, z) if value > 0.0 else (z, high)
-        step = z - value / (2.0 * rho * z + 1.0 / (1.0 + z))
-        new = step if low < step < high else math.sqrt(low * high)
+        newton = z - value / (2.0 * rho * z + 1.0 / (1.0 + z))
+        new = newton if low < newton < high else math.sqrt(low * high)
         if abs(new - z) <= CLOSE * z:
             break
         z = new

@@ -70,7 +70,7 @@ LARGEST_EXPONENT = 600.0  # largest exponent of a variance that is compared
 # Soundness: a smaller gap 1 - c, or a larger c, only raises the bound.
 LEAST_GAP = 1e-290  # smallest 1 - c; a smaller one counts as 0, because its powers lose digits
 LARGEST_GAP = 1.0 - 2.0**-53  # largest 1 - c; c = 0 counts as 2^-53
-RAISE = 1.0 + 1e-12  # factor of a mu, which exceeds its rounding
+RAISE = 1.0 + 1e-12  # factor by which a mu is raised, which exceeds its rounding
 ON_CHORD = 1.0 + 1e-13  # factor of a chord's height up to which a point counts as on it, for rounding
 
 

@@ -30,7 +30,7 @@ MOST_OF_ONE = 64 * MAX_POINTS  # most points of one step's loss
 LEAST_SPACING = 1e-9  # least spacing, in nats
 FURTHEST = 4096.0  # largest loss that is put on a grid
 LOG_TOO_LARGE = -4.0  # a loss is refused if the log P-mass beyond FURTHEST, which would count as infinite, is above this
-SURVEYED = (1e-6, FURTHEST, 400)  # least and largest loss, and number of losses on either side of 0, at which a range is looked for
+SURVEYED = (1e-6, FURTHEST, 400)  # least and largest loss, and number of losses on either side of 0, at which a range may end
 CELLS = 4000  # number of cells from which a variance is estimated
 WORK = 0.02  # work of a product of two masses, in cells (numerics/work.py)
 

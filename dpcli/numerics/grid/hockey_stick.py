@@ -166,7 +166,7 @@ def largest_pair(unit: float, pairs: Sequence[tuple[Array, Array]]) -> tuple[Arr
     kept, log_beyond = nodes[: last + 1], float(log_tails[last])
     fades, falls = _fades_and_falls(kept, unit)
     target = np.max([_curve(kept, losses, log_p, fades, falls) for losses, log_p in pairs], axis=0) * (1.0 + RAISED)
-    # Of many nodes, every second, third, ... one and the last one are used.
+    # Of many nodes, only every second, third, ... one is used, and the last one.
     some = np.append(np.arange(0, last, math.ceil(len(kept) / MOST_NODES)), last)
     kept, target = kept[some], target[some]
     fades, falls = _fades_and_falls(kept, unit)

@@ -8,7 +8,7 @@ accountant pld (accountants/pld.py) makes one for each different loss. From the 
 * the range of losses of one step that matter (`Survey.range`), and the unit of losses that lie on a lattice (`common_unit`).
 
 K is the cumulant generating function, K(z) = log E_P[e^{z L}]. Chernoff's bounds on tails, on epsilon and on delta follow from it. The
-numbers of this file are estimates, so that a bad one makes a grid coarse or slow, and no bound false. The exception is `log_infinite`, from
+numbers of this file are estimates, so a bad one makes a grid coarse or slow, but no bound false. The exception is `log_infinite`, from
 which a lower bound on delta is made (composed_losses.py). It is computed as accurately as the loss's tails.
 """
 
@@ -32,7 +32,7 @@ TILTS = (1e-3, 1e12)  # range of tilts that are tried
 LEAST_LOSS, LARGEST_LOSS = 1e-13, 1e6  # the edges of a survey lie between these losses, on either side of 0, and at 0
 EDGES = 400  # number of edges on either side
 LOG_NOTHING = -760.0  # log delta below every float; the first tilt that reaches it is taken
-NEARLY_BEST = 0.1  # an end of a window may be farther out than the best one by this share of the window
+NEARLY_BEST = 0.1  # an end of a window may be this share of the window farther out than the best end
 LARGE = 600.0  # exponents beyond which a CGF is summed from logarithms, because e^exponent would overflow soon
 COARSE, FINE = 46, 17  # numbers of tilts of the two passes of a search; the first has three for each factor of 10
 RARE_ORDERS = (1e-2, 1e4, 61)  # ends and number of the orders of Chernoff's bound on a rare loss
