@@ -3,8 +3,8 @@
 The kinds of chart (epsilon_over.py, delta_epsilon.py, trade_off_curve.py) call `curves` with a `Question` and a function that gives the
 pipeline and delta for each *value*, such as a number of steps. A line shows the smallest bound of a *group* of accountants, and the one
 that has it is the *winner* at a value. It would take long to ask all of them everywhere. So they are tried at the *probes*, about every
-eighth value, until the bounds of one are NARROW. In between, only the winners at the two nearest probes are asked, if both have one. A line may thus be a
-little higher than the best bound, and is never below it.
+eighth value, until the bounds of one are NARROW. In between, only the winners at the two nearest probes are asked, if both have one. A
+line may thus be a little higher than the best bound, and is never below it.
 
 An accountant is *sound* if its numbers are upper bounds. One that only approximates is drawn if it was named, on a line of its own. A band
 lies between upper and certified lower bounds. A point without a finite bound is left out, not drawn at a guess. The *headline* is the
