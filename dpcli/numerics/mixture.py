@@ -39,7 +39,7 @@ BLOCK = 1 << 17  # numbers of a table that are computed at a time, so that they 
 FEWEST_IN_TABLE = 6  # fewest rows for which one table is faster than separate losses
 NODE_RATIO = 1.2  # largest ratio between the node counts of rows in one block, because each row gets as many nodes as the longest
 MORE_NODES = 4.0  # nodes by which a count may exceed that ratio, so that rows with few nodes share a block
-# Bisection for the place of a peak ends at this width. Any place that satisfies the condition of `Mixture.left_peak` is sound.
+# Bisection for a peak ends at this width, or after so many steps. Any place that satisfies the condition of `left_peak` is sound.
 PEAK_WIDTH, HALVINGS = 0.5, 60
 
 

@@ -26,7 +26,7 @@ from dpcli.numerics.work import spend  # counts work, and refuses a question tha
 EQUAL_REACH, EQUAL_MORE = 40.0, 1000.0
 # Accuracy: mass beyond the window is bounded and added to delta, and every tilt gives a bound.
 HALF_WINDOW = 14.0  # half the length of the lattice's window, in standard deviations of the tilted sum
-LARGE = 0.25  # largest delta for which a tilt is chosen; a larger delta gets the tilt for this one, as Chernoff's bound is useless there
+LARGE = 0.25  # largest delta for which a tilt is chosen; a larger one, for which Chernoff's bound is useless, gets the same tilt
 FEWEST_BITS, MOST_BITS = 11, 17  # the lattice has 2^11 to 2^17 points
 LEAST_TILT, MOST_TILT = 1e-9, 1e9  # range of the tilts
 THIRDS = 60  # steps of the search for a tilt, each of which leaves two thirds of the range

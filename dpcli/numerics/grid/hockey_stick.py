@@ -43,7 +43,7 @@ INFLATED = 1e-9  # relative increase of every bound, which far exceeds the round
 RAISED = 1e-11  # relative increase of the largest curve, which covers rounding
 CGF_RAISE = 1e-12  # relative increase of a CGF, which covers rounding
 ULPS = 1e-15  # relative rounding of a point of the grid
-SLOPE = 1e-15  # rounding error of a slope, relative to height over width; it decides which of two errors is raised
+SLOPE = 1e-15  # rounding error of a slope, relative to height over width; it decides which of two exceptions is raised
 # Accuracy.
 MOST_NODES = 1000  # most ratios above 1 of the largest pair; leaving others out keeps the bound, and costs about 1e-4 of epsilon
 LOG_LEAST = -650.0  # where the log tail under P is below this, all larger losses count as the largest loss

@@ -48,7 +48,7 @@ LEAST_MU, MOST_MU = 1e-5, 12.0  # range of mu; e^{mu (mu + FAR)} must not overfl
 RAISED = 1e-10  # raise of a share, relative to its largest terms; it exceeds the error of the share (item 1)
 ERROR = 3e-11  # bound on the relative error of a mass (item 3)
 # Accuracy and speed: the result is an upper bound for any of these values.
-POINTS = 128  # K
+POINTS = 128  # K: there are K points on either side of 0
 FAR = 13.0  # normal outcomes farther above mu are above the highest point
 DEVIATIONS = 9.0  # sums of this many standard deviations are below the highest point
 DIGITS, FEWEST = 12, 5  # t of n binary digits keeps the first DIGITS - n/2 of them, and at least FEWEST (item 4)

@@ -37,7 +37,7 @@ LARGE = 600.0  # exponents beyond which a CGF is summed from logarithms, because
 COARSE, FINE = 46, 17  # numbers of tilts of the two passes of a search; the first has three for each factor of 10
 RARE_ORDERS = (1e-2, 1e4, 61)  # ends and number of the orders of Chernoff's bound on a rare loss
 DISTANCES = (1e-3, 1e3, 49)  # least, largest and number of the distances from t, in units of t, at which windows are bounded
-LEAST_UNIT = 1e-2  # the unit if t is less than this
+LEAST_UNIT = 1e-2  # unit of these distances if t is less than this
 # Where a lattice of losses is recognised.
 WHOLE = 1e-12  # relative distance at which a ratio counts as a whole number, and two losses as equal
 LEAST_SIZE = 1e-12  # smallest loss that may be the unit of a lattice
