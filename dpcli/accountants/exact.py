@@ -133,7 +133,7 @@ def _near_the_largest_loss(losses: Losses, log_delta: float) -> EpsilonBounds | 
     """
     largest = log_probability = rounding = 0.0
     for loss, count in losses:
-        if not hasattr(loss, "outcomes"):
+        if not hasattr(loss, "outcomes"):  # an optional method that returns the atoms and densities of the pair
             return None
         from dpcli.numerics.contour.outcomes import Outcomes
 

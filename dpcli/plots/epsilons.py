@@ -27,7 +27,7 @@ from dpcli.analysis.adaptive_cap import binding_charges
 from dpcli.analysis.solved_keys import Parameter, parameter_key
 from dpcli.base.errors import CannotCertify, InputError, InternalError, NotRepresentable
 from dpcli.base.registry import ACCOUNTANTS
-from dpcli.document.chart import SERIES, Band, Line, Tone
+from dpcli.document.chart import SERIES, Band, Line, Tone  # SERIES: the tones of successive lines
 from dpcli.file.pipeline.model import Entry, Pipeline
 from dpcli.file.pipeline.resolve import steps_of
 

@@ -14,7 +14,7 @@ import math
 from dpcli.analysis.account import Account
 from dpcli.analysis.curve import ProfileCurve, corner_points, profile, trade_off
 from dpcli.analysis.trade_off_corners import corners
-from dpcli.document.chart import SERIES, Axis, Band, Chart, Line, Tone
+from dpcli.document.chart import SERIES, Axis, Band, Chart, Line, Tone  # SERIES: the tones of successive lines
 from dpcli.document.short_numbers import short_percent_up
 from dpcli.numerics.arrays import Array, np
 from dpcli.numerics.closed.trade_off import false_negatives
@@ -124,7 +124,7 @@ def _headline_line(account: Account) -> tuple[Line, ...]:
     """Return the curve of the headline alone, which is made of straight lines."""
     if account.winner is None or not math.isfinite(account.upper):
         return ()
-    alphas = corners([(account.upper, account.delta)])
+    alphas = corners([(account.upper, account.delta)])  # the false positive rates at which the curve bends
     rates: Array = false_negatives(np.array([account.upper]), np.array([account.delta]), np.array(alphas))
     label = f"{epsilon_at_most(account)}, delta = {account.delta!r}, by itself"
     return (Line(label, tuple(zip(alphas, rates.tolist(), strict=True)), Tone.THIRD, dashed=True),)
