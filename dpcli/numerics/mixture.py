@@ -21,7 +21,7 @@ from dpcli.base.values import dataclass
 from dpcli.numerics.arrays import Array, ComplexArray, IndexArray, np
 from dpcli.numerics.logspace import EXACT_RECORDS, log1p_complex, log_binomial, log_expm1_array, log_normal, log_normal_ends
 from dpcli.numerics.products import product
-from dpcli.numerics.quadrature import MAX_NODES, TAIL, moments_on, step_below, step_size
+from dpcli.numerics.quadrature import MAX_NODES, TAIL, moments_on, step_below, step_size  # TAIL: deviations beyond a peak
 from dpcli.numerics.roots import increasing_root
 from dpcli.numerics.tails import mixed
 from dpcli.numerics.work import hold, spend  # limits on memory and on work

@@ -29,7 +29,7 @@ from typing import NamedTuple
 from dpcli.base.errors import NotRepresentable
 from dpcli.base.values import dataclass
 from dpcli.numerics.arrays import np
-from dpcli.numerics.grid.convolution import are_short, convolve, convolve_directly, transform_size
+from dpcli.numerics.grid.convolution import are_short, convolve, convolve_directly, transform_size  # a size for fast transforms
 from dpcli.numerics.grid.grid_curve import GridCurve
 from dpcli.numerics.grid.lattice import Lattice, coarsen, discretise, edges
 from dpcli.numerics.grid.survey import GridPart, Survey, Window, tilted_window

@@ -39,7 +39,7 @@ from typing import NamedTuple, Protocol
 from dpcli.base.values import dataclass
 from dpcli.numerics.arrays import Array, np
 from dpcli.numerics.grid.composed_losses import window_end
-from dpcli.numerics.grid.convolution import convolve, transform_size
+from dpcli.numerics.grid.convolution import convolve, transform_size  # a size for fast transforms
 from dpcli.numerics.grid.grid_curve import GridCurve
 from dpcli.numerics.grid.lattice import Lattice, discretise, edges
 from dpcli.numerics.grid.step_cells import MASS_ERROR, AtomicStep, RisingStep, StepCells, step_maker
