@@ -53,15 +53,15 @@ from dpcli.numerics.work import spend
 
 # Soundness.
 TURN = 0.45 * math.pi  # largest range of Im z_i; proved up to pi / 2, but there Re b moves too far
-ULP = 1e-15  # relative rounding error of a term, generous by a factor of several
+ULP = 1e-15  # several times the relative rounding error of a term
 NEARLY_ZERO = 1e-200  # the epsilon at which delta(0) is bounded; twice this is added to delta(0), and doubles still have all digits
 # Accuracy.
 DIGITS = 28.0  # the quadrature may err by about e^-DIGITS of delta, far less than what `certified.NARROW` asks for
-LARGE_EXPONENT = 30.0  # beyond which log m is summed from logarithms, which cannot overflow
+LARGE_EXPONENT = 30.0  # for a larger one, log m is summed from logarithms, which cannot overflow
 ROUNDS = 40  # most steps of Newton's method for epsilon
 FARTHEST_MOVE = 4.0  # largest factor by which one step of Newton's method changes epsilon
-CLOSE = 1e-7  # relative step of epsilon after which Newton's method ends, because the next one would be of about its square
-# First distance of an end from the estimate of epsilon: relative to epsilon, plus relative to what the error of delta moves it by.
+CLOSE = 1e-7  # Newton's method ends after so small a relative step, because the next one would be about its square
+# First distance of an end from the estimate: a share of epsilon, plus a multiple of what the error of delta moves epsilon by.
 LEAST_MARGIN, FIRST_MARGIN = 1e-14, 1.5
 # Speed.
 MOST_STEPS = 3  # with more steps the sum over nodes has three or more dimensions, and a contour is cheaper
@@ -85,7 +85,7 @@ class SampledStep(NamedTuple):
 def few_steps(losses: Losses, log_delta: float, spread: float = 1.0) -> FewSteps | None:
     """Return the bounds for these losses, or None if they are not two or three steps of one kind, or would need too many nodes.
 
-    spread: as of `FewSteps`.
+    spread: as in `FewSteps`.
     """
     steps: list[SampledStep] = []
     for loss, count in sorted(losses, key=lambda part: -part[1]):  # equal steps first, because their nodes are symmetric
@@ -190,13 +190,13 @@ class FewSteps:
 
     def _log_mixture(self, x: Array) -> tuple[Array, Array]:
         """Return log m and its derivative at outcomes x, of shape (steps, nodes), with m = 1 - q + q e^{mu x - mu^2 / 2} of each step."""
-        u = self._mu * x - 0.5 * self._mu**2
-        change = self._rate * np.expm1(np.minimum(u, LARGE_EXPONENT))
+        exponent = self._mu * x - 0.5 * self._mu**2
+        change = self._rate * np.expm1(np.minimum(exponent, LARGE_EXPONENT))
         log_m = np.log1p(np.maximum(change, -0.5))
-        far = (u > LARGE_EXPONENT) | (change < -0.5)  # below -1/2, 1 + change would lose the digits of 1 - q
+        far = (exponent > LARGE_EXPONENT) | (change < -0.5)  # below -1/2, 1 + change would lose the digits of 1 - q
         if far.any():
-            log_m = np.where(far, np.logaddexp(self._log_rest, np.log(self._rate) + u), log_m)
-        return log_m, self._mu * self._rate * np.exp(u - log_m)
+            log_m = np.where(far, np.logaddexp(self._log_rest, np.log(self._rate) + exponent), log_m)
+        return log_m, self._mu * self._rate * np.exp(exponent - log_m)
 
     def _losses(self, x: Array) -> tuple[Array, Array]:
         """Return each step's loss and its derivative at outcomes x, of shape (steps, nodes)."""
@@ -292,7 +292,7 @@ class FewSteps:
 
         The lower bound is also -inf, or the upper one inf, where the sums prove nothing.
 
-        delta(0) is bounded by delta(e) <= delta(0) <= delta(e) + 2 e, for 0 < e <= 1, because delta falls at a rate of at most e^e.
+        delta(0) is bounded by delta(d) <= delta(0) <= delta(d) + 2 d, for 0 < d <= 1, because delta falls at a rate of at most e^eps.
         """
         log_missing = self._log_delta - DIGITS
         if epsilon == 0.0:

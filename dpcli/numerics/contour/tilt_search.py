@@ -21,18 +21,18 @@ from dpcli.numerics.work import remembered
 # All of these decide only how near the tilt is to the best one, and how long the search takes.
 TILT_TOLERANCE = 0.3  # the search ends where the best tilt would gain less than this in the logarithm of the integrand
 FIRST_TILTS = (0.5, 2.0, 8.0, 32.0)  # tilts from which the search begins; most settings have their best tilt among them
-LEAST_TILT, LARGEST_TILT = 1e-12, 1e12  # tilts beyond are not tried
+LEAST_TILT, LARGEST_TILT = 1e-12, 1e12  # range of the tilts that are tried
 BRACKETINGS = 60  # most steps of the search by a bracket, each of which evaluates at most two tilts
 TILT_RATIO = 1.3  # ratio between the three tilts of a parabola, after the first one
 MAX_MOVE = 2.0  # largest factor between the vertex of a parabola and the tilts of the next one
-MAX_PARABOLAS = 5
+MAX_PARABOLAS = 5  # after so many, the bracket is used
 MAX_VARIATION = 1.3  # largest ratio of Chernoff's bounds at the three tilts; for a normal loss it is 1.035 at the best tilt
 FAR_MOVES = 2  # number of moves limited by MAX_MOVE after which the best tilt is taken to be far from the first ones
 VERY_MANY = 64  # number of different losses beyond which the tilt is chosen for a sample
 SAMPLE = 8  # number of different losses in the sample
 SUITS = 0.1  # the sample's tilt is used for all losses if its K differs from theirs by at most this share of t times epsilon
 BRACKET_RATIO = 4.0  # ratio of neighbouring tilts at which a bracket is extended, and above which it is always narrowed
-LARGEST_POWER = 50.0  # most ratios of tilts between a vertex and the middle tilt, so that no power overflows
+LARGEST_POWER = 50.0  # a vertex is at most so many ratios from the middle tilt, so that no power overflows
 
 
 def tilt_for(losses: Losses, log_delta: float) -> float:

@@ -43,7 +43,7 @@ if TYPE_CHECKING:
 SHARES = (0.001, 0.004, 0.012, 0.03, 0.06, 0.12, 0.25, 0.45, 0.7, 0.9)  # heights of the lines, as shares of `reach`
 RAMP_SHARES = (0.1, 0.25, 0.5, 0.9)  # heights of the lines for a `Ramp`, as shares of its height
 REACH = 9.0  # largest height in standard deviations; beyond it the Gaussian weight alone grows too much
-FAR = 4.0  # frequency times standard deviation of the loss beyond which a line above the real axis is used
+FAR = 4.0  # beyond this frequency, in units of 1 / standard deviation of the loss, a line above the real axis is used
 HEIGHT = 1.5  # largest height of that line, in standard deviations of the Gaussian weight
 LEAST_K, MOST_K = 3.0, 10.0  # range of the sharpness k of a `Ramp`, per standard deviation; a larger one needs closer nodes
 # Soundness and speed: no error bound counts what the first three leave out. It is far below the rounding of the sums, or below the error
@@ -52,9 +52,9 @@ LIGHT = 1e-45  # smaller weights are left out
 LIGHT_SHARE = 1e-6  # weights below this share of the allowed error are left out
 RAMP_STEP = 0.08  # node distance times k of a `Ramp`: at its height of up to pi / (2 k), e^{-2 pi height / distance} is e^-123
 MODULUS_RAISE = 1.01  # factor of a sum of moduli of positive terms, which far exceeds the error of the sum
-# A value may exceed its bound from `decay` by this factor plus this much, for rounding; with more, the contour is refused.
+# Rounding may raise a value above its bound from `decay` by this factor plus this much; beyond, the contour is refused.
 EXCESS_FACTOR, EXCESS = 1.001, 1e-9
-# Memory: entries of a table that are in memory at a time.
+# Memory: most entries of a table at a time.
 BLOCK = 1 << 20
 # Floating point: smallest logarithm of a modulus, in place of -inf, which times a count would give NaN.
 LEAST_LOG_MODULUS = -700.0
@@ -160,7 +160,7 @@ class TiltedQuadrature:
         window: an interval outside of which less than e^-40 of the tilted mass lies.
         strip: the height up to which log Q and log r are analytic, and |r| is at most its value on the real line below.
         step: a node distance at which integrals of positive functions with this density are exact to e^-40.
-        exact_cgf: as of `Tilted`.
+        exact_cgf: as in `Tilted`.
 
     Lines above the real one are at shares of `reach`, the largest useful height.
     """

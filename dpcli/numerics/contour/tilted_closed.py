@@ -31,7 +31,7 @@ MEAN_STEP = 1e-30  # h of K'(t) = Im K(t + i h) / h: nothing is subtracted, and 
 # h of K''(t) = 2 (K(t) - Re K(t + i h)) / h^2, per unit of min(t, 1). The subtraction leaves an error of about 2e-6 |K(t)| / min(t, 1)^2.
 # Only the size of this variance counts: the search for the last node starts from it, and it scales allowances for rounding.
 VARIANCE_STEP = 1e-5
-# Of `TiltedRange`, with its c and e.
+# For `TiltedRange`, with its c and e.
 SERIES_UP_TO = 2.0  # largest modulus of (c + i y) e for which the power series is used, because it loses no digits there
 SMALL_RANGE = 0.05  # largest c e at which mean and variance are power series; what they leave out is below 1e-10 of them
 LARGE_RANGE = 300.0  # from this c e on, e^{-2 c e} is nothing next to 1, and sinh(c e)^2 would overflow soon
@@ -97,7 +97,7 @@ class TiltedAtoms:
     def about(self, mean: float, step: float, multiples: int | IndexArray) -> ComplexArray:
         """Return `centred` or `centred_at` with the loss measured from `mean` instead of its own mean.
 
-        multiples: as of `characteristic_less_one`.
+        multiples: as in `characteristic_less_one`.
         """
         heavy = self._weights > LIGHT
         losses = self._losses[heavy] + (self.mean - mean)

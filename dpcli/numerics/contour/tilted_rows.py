@@ -119,8 +119,8 @@ class TiltedRows:
         common = log_common.real + (self.t + 1.0) * s.real
         mu = self.part.rows.shifts[:, None]
         hold(0.5 * len(mu) * len(w))
-        place = ((w.real - self.part.centres[:, None]) ** 2 - w.imag**2) / (mu * mu)
-        moduli = np.exp(common - 0.5 * place - np.log(mu * math.sqrt(2.0 * math.pi) * self.norms[:, None]))
+        squares = ((w.real - self.part.centres[:, None]) ** 2 - w.imag**2) / (mu * mu)
+        moduli = np.exp(common - 0.5 * squares - np.log(mu * math.sqrt(2.0 * math.pi) * self.norms[:, None]))
         return moduli, np.abs(s.imag), s.real
 
     def decay(self, y: Array) -> Array:
@@ -194,7 +194,7 @@ class SplitRows:
         return np.exp(share.real) + np.abs(np.expm1(share))
 
     def bulk_cgf(self, rise: Array) -> Array:
-        """Return log of the product of E_t[w e^{rise (L - mean)}] over the rows, where w is the weight."""
+        """Return log of the product of E_t[f e^{rise (L - mean)}] over the rows, where f is the weight."""
         tilted, part = self._undivided, self._undivided.part
         w, s, log_common = (result.real for result in part.nodes.at(min(part.nodes.step, self._largest_step), 0.0))
         power = tilted.t + 1.0 + rise
