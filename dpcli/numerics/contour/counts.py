@@ -62,7 +62,7 @@ ENTRIES_AT_A_TIME = 1 << 18  # entries of a table that are in memory at a time
 NEAREST_TILT, FARTHEST_TILT, TILTS = 1.02, 4.0, 8  # range of s / t in Chernoff's bound on the aliases, and number of tilts s
 ENDS = 60  # number plus 1 of the frequencies that are tried as the last one, each END_RATIO times the one before
 CONVERGED = 1e-13  # Newton's method ends with a step of at most this relative length
-WORK = 20.0  # units of work (numerics/work.py) for each entry of a table
+WORK = 20.0  # units of work for each entry of a table; `spend` (numerics/work.py) counts and limits them
 # Floating point.
 SMALLEST = 1e-320  # in place of 0 or a negative number, whose logarithm is not used; hardly any positive number is smaller
 

@@ -69,7 +69,7 @@ LEAST_K = 3.0  # least k of a weight
 TILT = 150.0  # largest order that matters, times the level (noise/normal_mixture.py)
 SMALL_ORDER = 0.05  # order at which differences of the CGF give the moments, which are estimates
 LOG_LIGHT = -500.0  # weights with a smaller logarithm are left out in the search for a tilt
-# Speed, memory and accuracy: with too many nodes, a loss is not divided.
+# Speed, memory and accuracy: with too many nodes, a loss is not divided; `hold` (numerics/work.py) refuses large tables.
 BEND = 1.0 / 30.0  # the nodes of the small part get denser where the loss exceeds this share of the level
 LARGE_GROWTH = 600.0  # e^{slope (edge - bend)} beyond which the nodes are not made denser
 MOST_NODES = 20_000  # most nodes of the small part
@@ -362,10 +362,10 @@ def _far(pair: Line, k: float, edge: float, low: float, high: float) -> tuple[Ar
 
 
 def _left_tail(pair: Line, k: float, edge: float, big_density: Array, left_tail_mass: float) -> LeftTail:
-    """Return the loss without its lower tail, on nodes from the mirror image of `top` in `cut` to TAIL beyond `top`."""
-    step, far = FAR_STEP / k, edge + EDGE / k
-    hold(2.0 * far / step)
-    x: ComplexArray = nodes_of(-far, far + TAIL, step)  # type: ignore[assignment]
+    """Return the loss without its lower tail, on nodes from the mirror image of `top` to TAIL beyond `top`."""
+    step, top = FAR_STEP / k, edge + EDGE / k
+    hold(2.0 * top / step)
+    x: ComplexArray = nodes_of(-top, top + TAIL, step)  # type: ignore[assignment]
     base, ratio = pair(x)
     return LeftTail(base.real + log_cutoff(-k * (x + edge)).real + math.log(step), ratio.real, big_density, left_tail_mass)
 

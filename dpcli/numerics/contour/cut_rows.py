@@ -52,7 +52,7 @@ from dpcli.numerics.work import hold, spend
 
 # Soundness: the sums over nodes err by less than SLACK (quadrature.py) with these.
 LOWEST, HIGHEST, APART = -4.85, 4.2, 0.05  # range and distance of the nodes v near the edge, where k (w - c) = v - e^-v
-LEFT = -120.0  # at least k (w - c) at the lowest of these nodes, so that b <= e^LEFT to the left of it
+LEFT = -120.0  # k (w - c) is below this at the lowest of these nodes, so that b <= e^LEFT to the left of it
 STANDARD = 4.0  # largest height of the strip, in standard deviations
 BINS_RAISE = 1e-9  # relative increase of the sums over bins, which exceeds their rounding
 LEAST_DENSITY = 1e-300  # smaller densities are rounded up to it for a bound, so that they have logarithms
@@ -277,7 +277,7 @@ def _big_parts(
 ) -> tuple[Array, Array, tuple[Array, Array, Array]]:
     """Return Q(b) and P(b) - Q(b), and (log b, s, Q(W > w)) of the bins of `CutRows`.
 
-    Both integrals are by parts. The nodes are densest where b rises, and get sparser to the left.
+    Both are integrated by parts. The nodes are densest where b rises, and get sparser to the left.
     """
     v = np.arange(LOWEST, HIGHEST + 0.5 * APART, APART)
     exponent = v - np.exp(-v)  # k (w - c)

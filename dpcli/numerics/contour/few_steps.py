@@ -63,11 +63,11 @@ FARTHEST_MOVE = 4.0  # largest factor by which one step of Newton's method chang
 CLOSE = 1e-7  # Newton's method ends after so small a relative step, because the next one would be about its square
 # First distance of an end from the estimate: a share of epsilon, plus a multiple of what the error of delta moves epsilon by.
 LEAST_MARGIN, FIRST_MARGIN = 1e-14, 1.5
-# Speed.
+# Speed; `spend` (numerics/work.py) limits the work.
 MOST_STEPS = 3  # with more steps the sum over nodes has three or more dimensions, and a contour is cheaper
 MOST_NODES = 4_000  # with more nodes, a contour is faster
 MANY_NODES = 400  # with more nodes, every second one in each direction gives the first estimates
-WORK = 20.0  # units of work (numerics/work.py) for each node and shift
+WORK = 20.0  # units of work for each node and shift
 
 
 class SampledStep(NamedTuple):
@@ -282,7 +282,7 @@ class FewSteps:
         least = np.minimum(np.minimum(at, b), 0.0)
         exponents = log_weights[:, None] - 0.5 * (distance + at * at - least * least) + log_factor
         sizes = np.abs(log_weights[:, None]) + 0.5 * (distance + at * at + least * least) + log_factor
-        # R(b - s_u), or R(b + s_u), and R(b), both scaled.
+        # R(b - s_u), or R(b + s_u), and R(b), both times e^{-least^2 / 2}.
         mass, at_boundary = scaled_mills_ratio(at, least), scaled_mills_ratio(np.broadcast_to(b, at.shape), least)
         ratios = np.where(along[:, None] > 0.0, mass + at_boundary, 0.0)  # without a shift the difference is exactly 0
         return Side(exponents, sizes, at, mass, ratios, np.maximum(sign * (mass - at_boundary), 0.0))

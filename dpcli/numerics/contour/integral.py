@@ -56,7 +56,7 @@ END_RATIO, ENDS = 1.3, 120  # ratio of successive frequencies that are tried as 
 BULK_RISES = (2.0, 3e3, 65)  # ends and number of the rises s - t, times epsilon, of Chernoff's bound on the bulk
 # Soundness: bounds on rounding errors. Smaller ones could make a bound false. counts.py uses them too.
 OWN_ROUNDING = 1e-14  # error of K(t) from its exponents t L, relative to (1 + t) times the loss's mean and deviation
-CUMULANT_SLACKS = 2.5  # multiple of SLACK, relative to K(t), by which a bound on K(t) is taken to be too large
+CUMULANT_SLACKS = 2.5  # a bound on K(t) is taken to be too large by this many SLACK (numerics/quadrature.py), relative
 DECAY_ROUNDING = 1e-13  # error of a bound on the log characteristic function, for each step
 # The relative error of the modulus of n steps is a constant, plus a part times sqrt(n), plus a part times n.
 MODULUS_ROUNDING, MODULUS_ROUNDING_SQRT, MODULUS_ROUNDING_STEP = 2e-14, 3e-15, 1e-22
@@ -66,7 +66,7 @@ LEAST_GAP = 1e-9  # a lower bound is -inf if the logarithm of the aliases is not
 # Floating point.
 LEAST_EXPONENT = 1e-300  # divisor in place of 0 or a negative number, with which any node distance would do
 LARGEST_LOG_TAIL = 700.0  # its exponential does not overflow
-# Speed and memory.
+# Speed and memory; `spend` and `hold` (numerics/work.py) limit both.
 MAX_NODES = 1_200_000  # most nodes of all different losses together
 ENOUGH_NODES = 60_000  # nodes that a contour may have however many different losses there are
 SIEVED_MORE = 8  # factor by which more nodes may be laid out if the sieve (sieve.py) may leave out most of them
@@ -325,7 +325,7 @@ def _missing_terms(integrand: Factor, y: Array, t: float, step: float) -> float:
 
 @remembered(128)
 def _tilted(loss: Loss, t: float) -> Tilted:
-    """Return the loss under the tilt t. Several contours and both directions need the same ones."""
+    """Return the loss under the tilt t, from a cache, because several contours need it."""
     return loss.tilted(t)
 
 

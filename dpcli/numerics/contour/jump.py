@@ -147,9 +147,9 @@ def _plan_without_bulk(losses: Cut, epsilon: float, z: Array, log_bounds: Array,
             continue
         # The share of the tilted mass in outcomes with a step beyond the bulk, by which Chernoff's bound falls without the bulk.
         log_beyond = np.logaddexp.reduce([math.log(n) + loss.log_beyond(z, share * epsilon) for loss, n in losses])
-        bounds = log_bounds + np.minimum(log_beyond, 0.0)
-        best = _cheapest(z, np.where(np.isfinite(bounds), bounds, np.inf), log_bounds, floor)
-        log_chernoff = float(bounds[best])
+        without_bulk = log_bounds + np.minimum(log_beyond, 0.0)
+        best = _cheapest(z, np.where(np.isfinite(without_bulk), without_bulk, np.inf), log_bounds, floor)
+        log_chernoff = float(without_bulk[best])
         if not math.isfinite(log_chernoff):
             return None
         # The share has been found good enough here, so `factor_without_bulk` need not check it: its bounds hold for any share.
@@ -198,7 +198,7 @@ class Jump:
         low, high = self.small.log_delta(epsilon)
         weight = math.expm1(epsilon) * self.big_mass
         second_term = self.mass_difference - weight
-        # Each mass errs by about SLACK.
+        # Each mass has a relative error of about SLACK (quadrature.py).
         error = 4.0 * SLACK * (self.mass_difference + abs(weight)) + self.left_out_mass * (1.0 + math.exp(epsilon) * self.big_mass)
         log_most = epsilon + math.log(self.big_mass) if self.big_mass > 0.0 else -math.inf  # log of e^eps Q(A), which may exceed 1
         log_bound = float(np.nanmin(np.append(self.log_moments + (1.0 + self.power) * epsilon, math.inf)))

@@ -42,7 +42,7 @@ LOG_MISSED = (-23.0, -21.0, -20.0, -19.0, -18.0, -16.0)
 LOG_LIGHT = -42.0  # log of the probability of the largest counts, relative to delta, that is left out and added to `missed`
 LEAST_MU = 12.0  # the method is tried from this mu on
 FARTHEST_DEVIATION = 40.0  # epsilon is searched up to this many standard deviations of S', given K, above its mean
-# Speed and memory.
+# Speed and memory; `spend` and `hold` (numerics/work.py) limit both.
 MOST_COMBINATIONS = 200_000  # most combinations of counts
 LARGEST_COUNT = 2e5  # largest K of a kind
 
@@ -99,7 +99,7 @@ class CountedLoss(NamedTuple):
         """Return (lower, upper) bounds on the epsilon >= 0 at which delta is e^log_delta."""
         top = float((self.means + FARTHEST_DEVIATION * np.sqrt(self.variances)).max() + self.slack.max()) + 1.0
         ends = []
-        for side in (0, 1):  # 0: the lower bounds on delta give the lower end. 1: the upper ones give the upper end
+        for side in (0, 1):  # lower bounds on delta give the lower end (0), and upper ones the upper end (1)
             excess = partial(self._excess, log_delta, side)
             ends.append(bracket_root(excess, 0.0, top, rtol=1e-13)[side] if excess(0.0) > 0.0 else 0.0)
         return ends[0], ends[1]
@@ -120,9 +120,9 @@ def counted_loss(parts: Sequence[tuple[StepKind, int]], log_delta: float, log_mi
     reach = math.sqrt(-2.0 * log_share)
     # The bound Phi(-x) <= phi(x) / x holds, and x > reach - 1.
     reach = math.sqrt(-2.0 * (log_share + math.log(math.sqrt(2.0 * math.pi) * (reach - 1.0))))
-    weights, means, variances, slack = np.zeros(1), np.zeros(1), np.zeros(1), np.zeros(1)
-    for part, n in parts:
-        mu, q = part.mu, part.rate
+    log_weights, means, variances, slack = np.zeros(1), np.zeros(1), np.zeros(1), np.zeros(1)
+    for kind, n in parts:
+        mu, q = kind.mu, kind.rate
         a = 0.5 * mu * mu - reach * mu
         if not 0.0 < q < 1.0 or a < 1.0:  # the slack would be large
             return None
@@ -130,16 +130,16 @@ def counted_loss(parts: Sequence[tuple[StepKind, int]], log_delta: float, log_mi
         if counts is None:
             return None
         k, log_weight = counts
-        if len(k) * len(weights) > MOST_COMBINATIONS:
+        if len(k) * len(log_weights) > MOST_COMBINATIONS:
             return None
-        hold(4.0 * len(k) * len(weights))
-        weights = (weights[:, None] + log_weight).ravel()
-        means = (means[:, None] + n * part.without + k * (part.present - part.without + 0.5 * mu * mu)).ravel()
+        hold(4.0 * len(k) * len(log_weights))
+        log_weights = (log_weights[:, None] + log_weight).ravel()
+        means = (means[:, None] + n * kind.without + k * (kind.present - kind.without + 0.5 * mu * mu)).ravel()
         variances = (variances[:, None] + k * (mu * mu)).ravel()
         odds = q / (1.0 - q)
         slack = (slack[:, None] + math.exp(-a) * (2.0 * n * odds + k * (1.0 / odds + 2.0 * odds))).ravel()
     missed = (math.exp(log_delta + log_missed) + len(parts) * math.exp(log_delta + LOG_LIGHT)) * MISSED_RAISE
-    return CountedLoss(weights, means, variances, slack, missed)
+    return CountedLoss(log_weights, means, variances, slack, missed)
 
 
 def _counts(n: int, q: float, log_least: float) -> tuple[Array, Array] | None:

@@ -70,7 +70,7 @@ SUM_RAISE = 1e-9  # relative change to the safe side of sums over cells, which e
 # Accuracy: number of cells of a step function on a piece, and of levels at which it is capped, and the least level relative to the largest
 # one. Every step function gives a bound on decay.
 CELLS, LEVELS, LEAST_LEVEL = 256, 24, 1e-12
-# Speed.
+# Speed; `spend` and `hold` (numerics/work.py) limit the work.
 FEW_NODES = 3000  # most nodes on the real line; instead of more, the path above it is used
 OCTAVES, NEGATIVE = 8.0, 0.5  # octaves of orders that share nodes; what the keys of negative orders differ by
 
@@ -377,10 +377,10 @@ class TiltedOutcomes(TiltedAtoms):
 
         For a piece with r = 1 / (c m), the complex conjugate of the transform of log(c m) is used.
         """
-        atoms, t, mean = self._focused, self._t, self.mean
-        weights = np.exp(atoms.log_reference + (t + 1.0) * atoms.log_ratio - self.cumulant)
-        change, mass = characteristic_less_one(weights, atoms.log_ratio - mean, step, multiples), float(weights.sum())
-        for piece in atoms.pieces:
+        focused, t, mean = self._focused, self._t, self.mean
+        weights = np.exp(focused.log_reference + (t + 1.0) * focused.log_ratio - self.cumulant)
+        change, mass = characteristic_less_one(weights, focused.log_ratio - mean, step, multiples), float(weights.sum())
+        for piece in focused.pieces:
             log_terms, log_m = piece.path(t, step * _number(multiples))
             weight = np.exp(log_terms - self.cumulant)
             heavy = np.abs(weight) > LIGHT

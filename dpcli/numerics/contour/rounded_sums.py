@@ -15,9 +15,9 @@ and none is transformed, so every mass keeps its relative accuracy.
    goes to the lower end of its cell. So no loss is below its grid point, and all losses are lowered to these.
 4. Both bounds err by about h^2 for each smooth loss on a grid of spacing h. For an atom between two points the lower bound errs by up to h.
 5. Far losses, which are above the grid of their step, need no sums. If one of them and the lowest losses of all other steps reach eps, then
-   outcomes with a far loss add P - e^eps Q of the event, and with all far losses independent that is 1 - PROD (1 - mass) each. Since
-   (1 - x)+ >= 1 - x, this is a lower bound in any case. Where another loss is below its grid, the upper bound gets e^eps Q of both. Of far
-   losses that may not reach eps, the upper bound gets the P-mass, and the lower bound nothing.
+   outcomes with a far loss add P - e^eps Q of this event. Its two probabilities are 1 - PROD (1 - mass), because steps are independent.
+   Since (1 - x)+ >= 1 - x, this is a lower bound in any case. Where another loss is below its grid, the upper bound gets e^eps Q of both.
+   Of far losses that may not reach eps, the upper bound gets the P-mass, and the lower bound nothing.
 6. The steps are divided into two halves with masses a_i and b_j at the losses x_i and y_j. With A_j the sum of b from j on, and
    D_j = (1 - e^-h) SUM_{m >= 1} e^{-(m-1) h} A_{j+m}, which is SUM_{l >= j} b_l (1 - e^{-(l-j) h}),
 
@@ -58,7 +58,7 @@ FAR_RATIO = 1.25  # far losses are above this multiple of epsilon, and more if s
 HALVINGS = 28  # number of halvings of the interval for epsilon
 # Least and largest loss, and number of losses on either side of 0, at which the ends of a grid are looked for.
 SURVEYED = (1e-9, LARGEST_LOSS, 500)
-# Speed and memory. MOST_CELLS and PRODUCTS also decide how fine the grid is.
+# Speed and memory, which `spend` and `hold` (numerics/work.py) limit. MOST_CELLS and PRODUCTS also decide how fine the grid is.
 MOST_CELLS = 1 << 16  # most cells of one loss
 PRODUCTS = 5e8  # most products of masses for one bound
 PRODUCT = 0.005  # work of a product, in cells; it takes about a quarter of a nanosecond
@@ -133,7 +133,7 @@ def _step(
     start = math.floor(ends[0] / spacing) - 1
     size = math.ceil(ends[1] / spacing) + 2 - start
     hold(8.0 * size)
-    offset = edge_share(start, size) * spacing
+    offset = edge_share(start, size) * spacing  # cells begin so far below grid points, so that atoms on these lie within
     at = spacing * (start + np.arange(size)) - offset
     with np.errstate(all="ignore"):  # masses of 0 have the logarithm -inf
         tails = loss.tails(at)  # type: ignore[attr-defined]
@@ -151,7 +151,7 @@ def _step(
         )
         if upward:
             raised = np.clip(rho + slip, 0.0, spacing)
-            weights = chords(0.0, spacing, np.zeros(size), mass * (1.0 + slip), raised)
+            weights = chords(0.0, spacing, np.zeros(size), mass * (1.0 + slip), raised)  # item 2
             weights[0] += math.exp(float(tails.p_below[0]) + log_scale)
             return Masses(weights, start, log_scale, -math.inf, ROUNDING), far, 0.0
         lowered = np.clip(rho - slip, 0.0, spacing)

@@ -54,7 +54,7 @@ RAMP_STEP = 0.08  # node distance times k of a `Ramp`: at its height of up to pi
 MODULUS_RAISE = 1.01  # factor of a sum of moduli of positive terms, which far exceeds the error of the sum
 # Rounding may raise a value above its bound from `decay` by this factor plus this much; beyond, the contour is refused.
 EXCESS_FACTOR, EXCESS = 1.001, 1e-9
-# Memory: most entries of a table at a time.
+# Memory: most entries of a table at a time. `hold` (numerics/work.py) refuses large tables.
 BLOCK = 1 << 20
 # Floating point: smallest logarithm of a modulus, in place of -inf, which times a count would give NaN.
 LEAST_LOG_MODULUS = -700.0
@@ -296,7 +296,7 @@ class TiltedQuadrature:
 
 
 def _least_modulus(log_terms: Array, turn: Array, y: Array) -> Array:
-    """Return at each y the least over the lines of SUM e^{log_terms - y turn}. log_terms, turn: shape (lines, nodes)."""
+    """Return at each y the least over the lines of SUM e^{log_terms - y turn}. log_terms, turn = |arg r|: shape (lines, nodes)."""
     spend(0.5 * log_terms.size * len(y))
     rows = max(1, BLOCK // log_terms.size)
     blocks = np.split(y, range(rows, len(y), rows))

@@ -46,7 +46,7 @@ GOLDEN = 0.6180339887  # any irrational number serves to mix the columns of a ma
 LIGHT_SHARE = 1e-6
 # Floating point.
 LEAST_LOG_MODULUS = -700.0  # in place of -inf
-# Speed and memory.
+# Speed and memory; `spend` and `hold` (numerics/work.py) limit both.
 RANKS = (40, 64, 100, 160)  # ranks that are tried, up to half of the number of rows
 BLOCK = 1 << 17  # entries of a table that are computed at a time
 
