@@ -72,12 +72,12 @@ TINY_LOG_DELTA = -200.0  # log delta below which the sum over the number of larg
 SMALL_LOG_DELTA = -69.0
 FEW_STEPS = 3  # most steps for which bounds by quadrature over outcomes are tried
 MOST_SUMMED = 200  # most steps of sums of rounded losses
-SUMMED_FIRST = 6  # most steps for which they are tried before smoothing, if delta is wanted
-CLEARLY_LESS = 0.8  # share of the epsilon that a sum was made for, below which it is made again
+SUMMED_FIRST = 6  # most steps for which such sums are tried before smoothing, if delta is wanted
+CLEARLY_LESS = 0.8  # a sum is made again for an epsilon below this share of the one that it was made for
 MAX_PARTS = 8  # most different losses that are cut one by one for one big jump
-MAX_CHERNOFF_RATIO = 1.35  # many losses: ratio of Chernoff's epsilon to the estimate up to which the unchanged integrand is tried
-NEGLIGIBLE_TAIL = 0.01  # share of the tilted mass in the far tails up to which the method of one big jump is tried last
-LOG_CAPPED_SHARE = -26.0  # logarithm of the mass that may be capped, relative to delta; it is added to the upper bound
+MAX_CHERNOFF_RATIO = 1.35  # with many losses, the unchanged integrand is tried if Chernoff's epsilon over the estimate is no more
+NEGLIGIBLE_TAIL = 0.01  # if the far tails have a smaller share of the tilted mass, one big jump is tried last
+LOG_CAPPED_SHARE = -26.0  # logarithm of the mass that may be capped, relative to delta; upper bounds include it
 # For bounds on the second direction's epsilon, after that of the first one.
 CHERNOFF_EXCESS = 8.0  # Chernoff's bound on log delta seldom exceeds log delta by more
 # Least and largest of the other tilts for Chernoff's bound, in units of t, and their number. A tiny delta raises the largest.
@@ -88,7 +88,7 @@ ROUGH_NEGLIGIBLE, MANY_NODES = -7.0, 1000
 MAX_WIDTH_RATIO = 2.0  # largest ratio of the widths of the two directions' intervals, if both are smoothed
 # Smoothed pairs of contours.
 MAX_SMOOTHED_PAIRS = 2  # most pairs for bounds on delta
-MIN_SMOOTHED_NODES = 1000.0  # fewest nodes of a pair
+MIN_SMOOTHED_NODES = 1000.0  # a refused pair with fewer is not tried with still fewer
 NODE_GROWTH = 9.0  # factor by which the number of nodes grows from one pair to the next
 SPENT_GROWTH = 1.5  # the next pair is taken to cost this many times more for each node; it is not made if less work is left
 MAX_SMOOTHED_CGF = 1e10  # largest K(t) of a pair, because only twelve digits of K(t) are known
@@ -383,7 +383,7 @@ def smoothed_pairs(losses: Losses, log_delta: float, epsilons: Sequence[float], 
     t = tilt_for(losses, log_delta) if tilt is None else tilt
     # K is convex with K(0) <= 0, so a tilt that is smaller by this factor has a K of at most MAX_SMOOTHED_CGF.
     t = min(t, MAX_SMOOTHED_CGF * t / max(float(total_cgf(losses, np.array([t]))[0]), MAX_SMOOTHED_CGF))
-    nodes, needed_cells = FEW, 0.0
+    nodes, needed_cells = FEW, 0.0  # FEW: nodes of the first pair; MANY: most nodes of any pair
     while nodes <= MANY and not needed_cells > remaining():
         cells_before = remaining()
         try:

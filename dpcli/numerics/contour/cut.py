@@ -85,7 +85,7 @@ class CutLoss:
     outcomes, log_density, ratio: x, log of Q (1 - b) dx/dv times the node distance, and log r, at the nodes.
     big_mass, mass_difference: E_Q[b] and E_P[b] - E_Q[b], each with a relative error of at most SLACK.
     far_density, far_ratio: log of Q b times the node distance, and log r, at the nodes for the big part.
-    left: the lower tail, if it is as long as the upper one.
+    left: the loss without its lower tail, if that is as long as the upper one.
     cut_losses, steps: number of different cut losses, and of steps, that one copy stands for.
     """
 

@@ -48,12 +48,12 @@ from dpcli.numerics.work import hold, remembered, shared, spend
 
 # Accuracy: what these leave out is bounded and counted as an error, and any tilt gives a bound.
 NEGLIGIBLE = -28.0  # logarithm of the cut-off and aliased parts that are allowed, relative to delta
-BULK_LEVELS = (0.9, 0.6, 0.4, 0.25, 0.15, 0.09, 0.05, 0.02)  # shares of epsilon, below which a single loss counts as bulk
+BULK_LEVELS = (0.9, 0.6, 0.4, 0.25, 0.15, 0.09, 0.05, 0.02)  # shares of epsilon that are tried; a smaller loss is bulk
 # Larger tilts, as multiples of t, at which Chernoff's bound limits the aliases. Near t it limits close aliases, and at 4 t distant ones.
 ALIAS_TILTS = (1.02, 1.24, 1.51, 1.83, 2.23, 2.71, 3.29, 4.0)
 ALIAS_MARGIN = 2.0  # the node distance makes the aliases with m > 0 about e^-ALIAS_MARGIN times their allowed share of delta
 END_RATIO, ENDS = 1.3, 120  # ratio of successive frequencies that are tried as the last one, and their number plus 1
-BULK_RISES = (2.0, 3e3, 65)  # ends and number of the rises s - t, times epsilon, of Chernoff's bound on the bulk
+BULK_RISES = (2.0, 3e3, 65)  # least and largest s - t, times epsilon, and number of the s, in Chernoff's bound on the bulk
 # Soundness: bounds on rounding errors. Smaller ones could make a bound false. counts.py uses them too.
 OWN_ROUNDING = 1e-14  # error of K(t) from its exponents t L, relative to (1 + t) times the loss's mean and deviation
 CUMULANT_SLACKS = 2.5  # a bound on K(t) is taken to be too large by this many SLACK (numerics/quadrature.py), relative

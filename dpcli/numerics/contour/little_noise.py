@@ -9,7 +9,7 @@ a normal term and a small error, only on the number K of steps in which the reco
 3. Suppose u >= a if B = 1, and u <= -a if B = 0. Under replace-one, suppose u <= -a also for -x. Then the loss is within
    ((1-q)/q + q/(1-q)) e^{-a} of c_1 + u if B = 1, and within 2 q/(1-q) e^{-a} of c_0 if B = 0. The difference has the form
    log(1 + v) <= v, once for each factor of the ratio.
-4. So the loss of all n steps is within `slack`, which depends on K, of S' = (n - K) c_0 + K c_1 + N(K mu^2 / 2, K mu^2), where
+4. So the loss S of all n steps is within `slack`, which depends on K, of S' = (n - K) c_0 + K c_1 + N(K mu^2 / 2, K mu^2), where
    K ~ Binomial(n, q). The probability that this fails is at most `missed` = 2 n Phi((a - mu^2/2) / mu).
 5. E[(1 - e^{eps - S})+] increases with S and lies between 0 and 1. Therefore
 

@@ -2,7 +2,7 @@
 
 A loss with such a pair returns `Outcomes` from its method `outcomes` (as in noise/laplace.py). `SampledLoss` (sampling/poisson.py) samples
 these outcomes, and takes from them its CGF K(z) = log E_P[e^{z L}] and its law under a tilt t, e^{t L - K(t)} dP, whose characteristic
-function a contour needs (integral.py). z + 1 is the order of a CGF, g an unsampled loss, and r = P/Q.
+function a contour needs (integral.py). z + 1 is the order of a CGF, g an unsampled loss, and r = P/Q. `slope` is d log density / dg.
 
 On a Poisson sample of rate q a loss g becomes log m(g) with m = 1 - q + q e^g, or, in the other direction, minus that of -g. Atoms stay
 atoms, and pieces stay pieces. So the CGF is a sum over the atoms plus, for each piece, an integral of a function that is analytic where
@@ -33,8 +33,8 @@ Decay of the characteristic function.
 
 1. Let f be the density of the loss under the tilted measure. For any step function 0 <= rho <= f, |phi(y)| <= 1 - INT rho + Var(rho) / |y|,
    which falls with |y|. To see this, integrate rho e^{iyL} by parts, and bound the integral of the rest by its mass.
-2. On a piece, log f is monotone on both sides of at most one place, where m'/m = (1 - slope) / (power + 1). So on a cell, f is at least the
-   smaller of its values at the two ends.
+2. On a piece, log f is monotone on both sides of at most one place, where m'/m = (1 - slope) / (power + 1), with the
+   power of m in the tilted density. So on a cell, f is at least the smaller of its values at the two ends.
 3. Capping rho at different levels gives different bounds, and the least one is used. Atoms contribute their mass to the rest.
 """
 

@@ -99,7 +99,7 @@ def _reach(rows: Shifted) -> Array:
 class StackedTilted:
     """The sum of the rows' losses under the measure e^{t L - K(t)} dP.
 
-    exact_cgf: whether no row's CGF at t would need MAX_NODES nodes or more, for which it would be only a bound.
+    exact_cgf: whether every row's CGF at t takes fewer than MAX_NODES nodes. With more it would be only a bound.
     """
 
     def __init__(self, stack: StackedLoss, t: float) -> None:

@@ -1,12 +1,12 @@
 """Tilted losses with closed forms: normal losses, finitely many atoms, losses with a known complex CGF, and losses of bounded range.
 
-integral.py computes delta from the characteristic function of a privacy loss L under a tilt t > 0, which weighs each outcome by e^{t L -
-K(t)} and so moves the mean of L to where delta is decided. K(t) = log E[e^{t L}] is the CGF of L under P, and E_t the mean under the tilt.
-The classes implement the protocol `Tilted` (tilted.py), on whose accuracy the bounds of integral.py rely. `centred` returns log E_t[e^{i y
-(L - mean)}] at y = 0, step, 2 step, ..., and `centred_at`, which only a `pointwise` loss has, at some multiples of `step`. Here both err by
-rounding alone, so they do not use the error that is allowed, `log_error`. `decay` is an upper bound on log |E_t[e^{i v L}]| for all v >= y,
-and `rise(x)` one on K(t + x) - K(t). A true `exact_cgf` says that the CGF is no mere bound, and a true `finite_sum` that the characteristic
-function is a sum of `terms` terms.
+integral.py computes delta from the characteristic function of a privacy loss L under a tilt t > 0. The tilt weighs each outcome by
+e^{t L - K(t)} and so moves the mean of L to where delta is decided. K(t) = log E[e^{t L}] is the CGF of L under P, and E_t the mean under
+the tilt. The classes implement the protocol `Tilted` (tilted.py), on whose accuracy the bounds of integral.py rely. `centred` returns
+log E_t[e^{i y (L - mean)}] at y = 0, step, 2 step, ..., and `centred_at`, which only a `pointwise` loss has, at some multiples of `step`.
+Here both err by rounding alone, so they do not use `log_error`, the error that is allowed. For all v >= y, `decay` is an upper bound on
+log |E_t[e^{i v L}]|. `rise(x)` is one on K(t + x) - K(t). A true `exact_cgf` says that the CGF is no mere bound, and a true `finite_sum`
+that the characteristic function is a sum of `terms` terms.
 """
 
 from __future__ import annotations
