@@ -239,10 +239,10 @@ class CountTable:
 
     def __init__(self, line: CountLine, counts: Array) -> None:
         self.line, self.counts = line, counts
-        log_factor = counts[:, None] * line.log_factor + line.pole
-        self._modulus = np.exp(log_factor.real)
+        log_integrand = counts[:, None] * line.log_factor + line.pole
+        self._modulus = np.exp(log_integrand.real)
         self._modulus[:, 0] *= 0.5  # the frequency 0 is counted once, the others stand for y and -y
-        self._angle = log_factor.imag
+        self._angle = log_integrand.imag
         self._cumulant = counts * line.cumulant
         total = self._modulus.sum(axis=1)
         rounding = MODULUS_ROUNDING + MODULUS_ROUNDING_SQRT * np.sqrt(counts) + MODULUS_ROUNDING_STEP * counts

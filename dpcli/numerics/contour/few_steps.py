@@ -123,7 +123,7 @@ class FewSteps:
     def __init__(self, steps: Sequence[SampledStep], log_delta: float, spread: float = 1.0) -> None:
         self._mu = np.array([step.mu for step in steps])[:, None]
         self._rate = np.array([step.rate for step in steps])[:, None]
-        self._log_rest = np.log1p(-self._rate)
+        self._log_rest = np.log1p(-self._rate)  # log(1 - q)
         self._moves_p, self._moves_q = steps[0].moves_p, steps[0].moves_q
         self._log_delta = log_delta
         self._kappa = 1.0 / math.sqrt(float((self._mu**-2.0).sum()))
@@ -237,13 +237,13 @@ class FewSteps:
         """Return b at the nodes, and a bound on the error of the loss there."""
         offset, along = self._across @ nodes.places, self._along[:, None]
 
-        def share(u: Array) -> tuple[Array, Array]:
+        def relative_loss(u: Array) -> tuple[Array, Array]:
             value, slope = self._losses(offset + along * u)
             return value.sum(axis=0) / epsilon, (along * slope).sum(axis=0) / epsilon
 
         low, high = self._bracket(epsilon, offset)
         start = self._last_boundary if len(self._last_boundary) == len(low) else None
-        self._last_boundary = b = increasing_root(share, np.ones_like(low), low, high, start)
+        self._last_boundary = b = increasing_root(relative_loss, np.ones_like(low), low, high, start)
         x = offset + along * b
         value, slope = self._losses(x)
         # Rounding of a loss, of its outcome, and, where m may be below 1/2, of the sum of logarithms that is near 0.

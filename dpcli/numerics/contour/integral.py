@@ -278,17 +278,17 @@ class _Evaluated(NamedTuple):
 def _evaluated(integrand: Factor, t: float, step: float, step_count: float, angle_slope: float) -> _Evaluated | None:
     """Return the integrand at the nodes, or None if it is not a positive double at y = 0. `_rounding` says what the last two are."""
     y: Array = np.asarray(step * integrand.multiples, dtype=float)
-    log_factor = integrand.log_factor - np.log(t + 1j * y) - np.log(t + 1.0 + 1j * y)
-    modulus = np.exp(log_factor.real)
+    log_integrand = integrand.log_factor - np.log(t + 1j * y) - np.log(t + 1.0 + 1j * y)
+    modulus = np.exp(log_integrand.real)
     if not 0.0 < modulus[0] < math.inf:
         return None
-    rounding = _rounding(modulus, y, integrand.omitted, step_count, angle_slope, step)
+    error = _rounding(modulus, y, integrand.omitted, step_count, angle_slope, step)
     missing_terms = _missing_terms(integrand, y, t, step)
     if len(y) > LONG:  # an epsilon is found by many sums over the nodes, so negligible ones are left out
         kept = modulus > LIGHT * float(modulus[0])
-        rounding += float(modulus[~kept].sum()) * step / math.pi
-        y, modulus, log_factor = y[kept], modulus[kept], log_factor[kept]
-    return _Evaluated(y, modulus, log_factor.imag, rounding + missing_terms + math.exp(integrand.log_tail))
+        error += float(modulus[~kept].sum()) * step / math.pi
+        y, modulus, log_integrand = y[kept], modulus[kept], log_integrand[kept]
+    return _Evaluated(y, modulus, log_integrand.imag, error + missing_terms + math.exp(integrand.log_tail))
 
 
 def _node_distance(t: float, far: Array, log_bounds: Array, log_delta: float, negligible: float) -> float:

@@ -64,8 +64,8 @@ def _tilt_by_parabolas(losses: Losses, log_delta: float) -> float | None:
     """
     first = np.array(FIRST_TILTS)
     values = _chernoff_epsilons(losses, 1.0, log_delta, first)
-    at = min(max(int(values.argmin()), 1), len(first) - 2)  # the middle one of three neighbours: the best, unless that is at an end
-    tilts, bounds = first[at - 1 : at + 2].tolist(), values[at - 1 : at + 2].tolist()
+    index = min(max(int(values.argmin()), 1), len(first) - 2)  # the middle of three: the best, or its neighbour at an end
+    tilts, bounds = first[index - 1 : index + 2].tolist(), values[index - 1 : index + 2].tolist()
     far_moves = 0
     for attempt in range(MAX_PARABOLAS):
         best = min(range(3), key=bounds.__getitem__)
@@ -126,12 +126,12 @@ def _chernoff_tilt(losses: Losses, scale: float, log_delta: float) -> tuple[floa
     best = evaluate(FIRST_TILTS)
     for _ in range(BRACKETINGS):
         ordered = sorted(epsilon_at)
-        at = ordered.index(best)
-        if at in (0, len(ordered) - 1) and 1e-10 < best < 1e10:  # so that both tilts beyond are allowed
-            ratio = BRACKET_RATIO if at > 0 else 1.0 / BRACKET_RATIO
+        index = ordered.index(best)
+        if index in (0, len(ordered) - 1) and 1e-10 < best < 1e10:  # so that both tilts beyond are allowed
+            ratio = BRACKET_RATIO if index > 0 else 1.0 / BRACKET_RATIO
             best = evaluate([best * ratio, best * ratio**2])
             continue
-        low, high = ordered[max(at - 1, 0)], ordered[min(at + 1, len(ordered) - 1)]
+        low, high = ordered[max(index - 1, 0)], ordered[min(index + 1, len(ordered) - 1)]
         if high <= BRACKET_RATIO * low and best * (min(epsilon_at[low], epsilon_at[high]) - epsilon_at[best]) < TILT_TOLERANCE:
             break
         best = evaluate([math.sqrt(low * best), math.sqrt(best * high)])

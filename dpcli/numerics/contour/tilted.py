@@ -372,9 +372,9 @@ class SplitLoss:
         log_phi, log_bulk = log1p_complex(change), log1p_complex(inside - beyond_sum)
         for logarithm in (log_phi, log_bulk):
             logarithm.real = np.maximum(logarithm.real, LEAST_LOG_MODULUS)
-        share = (beyond + beyond_sum) / (1.0 + change)  # (phi - B) / phi
-        near = np.abs(share) < 0.5  # there log1p of the share has more digits than the difference of the logarithms
-        return log_phi, np.where(near, log1p_complex(np.where(near, -share, 0.0)), log_bulk - log_phi)
+        gap = (beyond + beyond_sum) / (1.0 + change)  # (phi - B) / phi
+        near = np.abs(gap) < 0.5  # there log1p of -gap has more digits than the difference of the logarithms
+        return log_phi, np.where(near, log1p_complex(np.where(near, -gap, 0.0)), log_bulk - log_phi)
 
     def _lines_above(self) -> tuple[Array, Array, Array]:
         """Return log moduli of the density, log |1 - w| and |arg r|, on the lines at RAMP_SHARES of the ramp's height.

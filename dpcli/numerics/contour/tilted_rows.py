@@ -39,7 +39,7 @@ DIGITS = 28.0
 # Accuracy: any height gives a bound, and the remainder of a rank is added to the error.
 SHARES = (0.05, 0.2, 0.5, 0.9)  # heights of the lines, as shares of the strip
 HEIGHT = 1.5  # largest height of the line of integration, in standard deviations of the narrowest row
-HIGHEST = 0.45  # largest height of that line, as a share of the strip, as the error is bounded on a line twice as high
+HIGHEST = 0.45  # largest height of that line, as a share of the strip; the error is bounded on a line twice as high
 ROUNDED = 20.0  # the remainder may exceed the allowed error by this factor, because its exact sum is added to the error
 GOLDEN = 0.6180339887  # any irrational number serves to mix the columns of a matrix
 # Soundness and speed: weights below this share of the allowed error are left out, and no error bound counts them.
@@ -217,11 +217,11 @@ class SplitRows:
         for block in _blocks(len(weights), count):
             products = _products_and_difference(inside.at(block), beyond.at(block), beyond.sums, counts)
             phi[block], bulk[block], difference[block] = products
-        share = difference / phi
-        near = np.abs(share) < 0.5  # there log1p of the share has more digits than the difference of the logarithms
+        gap = difference / phi
+        near = np.abs(gap) < 0.5  # there log1p of -gap has more digits than the difference of the logarithms
         log_phi, log_bulk = np.log(phi), np.log(bulk)
         log_bulk.real, log_phi.real = np.maximum(log_bulk.real, LEAST_LOG_MODULUS), np.maximum(log_phi.real, LEAST_LOG_MODULUS)
-        return tilted._without_mean(log_phi, step), np.where(near, log1p_complex(np.where(near, -share, 0.0)), log_bulk - log_phi)
+        return tilted._without_mean(log_phi, step), np.where(near, log1p_complex(np.where(near, -gap, 0.0)), log_bulk - log_phi)
 
     def decay(self, y: Array) -> Array:
         """Return for each of increasing y an upper bound on log |prod phi_i(v) - prod B_i(v)| for every v >= y.
