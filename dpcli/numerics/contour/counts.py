@@ -64,7 +64,7 @@ ENDS = 60  # number plus 1 of the frequencies that are tried as the last one, ea
 CONVERGED = 1e-13  # Newton's method ends with a step of at most this relative length
 WORK = 20.0  # units of work for each entry of a table; `spend` (numerics/work.py) counts and limits them
 # Floating point.
-SMALLEST = 1e-320  # in place of 0 or a negative number, whose logarithm is not used; hardly any positive number is smaller
+SMALLEST = 1e-320  # replaces 0 and negative numbers, whose logarithms are not used; hardly any positive number is smaller
 
 
 def epsilons_between(loss: Loss, counts: Array, log_deltas: Array) -> tuple[Array, Array]:

@@ -283,7 +283,7 @@ def _big_parts(
     exponent = v - np.exp(-v)  # k (w - c)
     w = edge + exponent / k
     spend(float(len(mu) * len(w)))
-    # Q(W > w), and the same for W moved by mu^2, as the shifted part of P has it.
+    # Q(W > w), and the same for W moved by mu^2, as it is under the shifted part of P.
     above, above_if_shifted = (np.exp(log_ndtr_array((centres + shift - w[:, None]) / mu)).T for shift in (0.0, mu * mu))
     rise_of_b = np.exp(exponent - np.exp(exponent)) * (1.0 + np.exp(-v)) * APART  # b'(w) dw
     big_masses, mass_differences = above @ rise_of_b, q * ((above_if_shifted - above) @ rise_of_b)

@@ -82,7 +82,7 @@ USUAL_EXCESS = 2.0  # for a contour with the bulk, log delta is usually about th
 # Cells for the integrand with its bulk if one without bulk is possible: a number for each part, at most this total, which is raised to a
 # number for each part if that is more.
 CELLS_PER_PART, CELLS_IN_TOTAL, LEAST_CELLS_PER_PART = 4e5, 5e6, 2e5
-SEARCH_RATIO = 3.0  # ratio to the estimate of epsilon up to which bounds are looked for
+SEARCH_RATIO = 3.0  # bounds are searched within this factor of the estimate of epsilon
 LOG_FINE = -21.0  # logarithm of the cut-off and aliased parts that are allowed, relative to delta
 LOG_COARSE = -17.0  # the same for a second attempt, or with many parts
 FEW_PARTS = 8  # largest number of parts for which LOG_FINE is tried

@@ -56,7 +56,7 @@ LOG_FEW = -15.0  # logarithm of the P-mass of far losses, relative to delta, tha
 LOG_BELOW = -60.0  # logarithm of the P-mass that is raised to the lowest loss
 FAR_RATIO = 1.25  # far losses are above this multiple of epsilon, and more if some losses are negative
 HALVINGS = 28  # number of halvings of the interval for epsilon
-# Least and largest loss, and number of losses on either side of 0, at which the ends of a grid are looked for.
+# Least and largest size, and number on either side of 0, of the losses that are tried as ends of a grid.
 SURVEYED = (1e-9, LARGEST_LOSS, 500)
 # Speed and memory, which `spend` and `hold` (numerics/work.py) limit. MOST_CELLS and PRODUCTS also decide how fine the grid is.
 MOST_CELLS = 1 << 16  # most cells of one loss

@@ -21,7 +21,7 @@ from dpcli.numerics.work import TABLE, hold
 LIGHT = 1e-24
 # Soundness: it far exceeds the relative rounding of the distance, which is about 1e-14.
 SIEVE_SLACK = 1e-6
-# Logarithm of the error of phi that is asked for. It hardly matters, as the parts here are finite sums, which have rounding errors only.
+# Logarithm of the error that phi may have. It hardly matters: the parts here are finite sums, whose only errors are rounding.
 LOG_ERROR = -28.0
 # Speed.
 SIEVED = 160  # fewest copies; with fewer, only nodes at which one copy's characteristic function nearly vanishes could be left out

@@ -147,7 +147,7 @@ def uncut(loss: Loss) -> bool:
 
 
 def log_inverse_moment(loss: Loss, power: Array) -> Array:
-    """Return log E_Q[r^-power] of a loss that is `uncut`. For a mirrored one it is K(power), as the other direction has the same law."""
+    """Return log E_Q[r^-power] of a loss that is `uncut`. For a mirrored one, whose other direction has the same law, it is K(power)."""
     return np.asarray(getattr(loss, "backwards", loss.cgf)(power))
 
 
@@ -246,7 +246,7 @@ class TiltedQuadrature:
     def _on_the_line(self, step: float, multiples: int | IndexArray, log_error: float) -> ComplexArray:
         """Return the logarithms as log1p(E expm1), which keeps all digits of a characteristic function near 1.
 
-        multiples: as of `characteristic_less_one`.
+        multiples: as in `characteristic_less_one`.
         """
         last = multiples - 1 if isinstance(multiples, int) else int(multiples[-1])
         fine = self._fine_step(step * last, log_error)
@@ -268,7 +268,7 @@ class TiltedQuadrature:
         # On the line at -b the integrand is larger, by e^{+y turn}. So its growth there bounds both, and the 1 exceeds log 2 for two lines.
         growth = np.log(np.fmax(np.exp(log_density + y * turn).sum(axis=1), 1.0))
         steps = 2.0 * math.pi * self.reach * np.array(SHARES) / (growth + 1.0 - log_error)
-        return max(float(np.nanmax(steps)), 1e-9 * self.step)  # so small a step is refused by `line`, as too many nodes
+        return max(float(np.nanmax(steps)), 1e-9 * self.step)  # `line` refuses so small a step: too many nodes
 
     def _above(self, step: float, first: int, count: int, log_error: float) -> ComplexArray:
         """Return the logarithms from a line above the real one, at `count` frequencies from index `first` on; NaN if they must not be used.
@@ -362,7 +362,7 @@ class SplitLoss:
         if float(ratio.imag.sum()) < 0.0:  # if arg r < 0 above the real line, the line below it is used, which is the mirror image
             log_density, ratio, log_share = log_density.conj(), ratio.conj(), log_share.conj()
         weights = np.exp(log_density - self._undivided.log_norm)
-        parts = np.stack([weights * np.exp(log_share), weights * -np.expm1(log_share)])  # of the bulk, and beyond
+        parts = np.stack([weights * np.exp(log_share), weights * -np.expm1(log_share)])  # the bulk, and the rest
         least = math.log(LIGHT_SHARE) + np.array([log_error, log_error_beyond])
         heavy = (np.abs(parts) > np.exp(least)[:, None]).any(axis=0)
         parts, loss = parts[:, heavy], ratio[heavy] - self._undivided.mean

@@ -22,9 +22,9 @@ from dpcli.numerics.logspace import log1p_complex, log_sum
 from dpcli.numerics.products import characteristic_less_one
 from dpcli.numerics.work import hold
 
-# Soundness and speed: smaller weights are left out. No error bound counts them, as they are far below the rounding of the sum, which is 1.
+# Soundness and speed: smaller weights are left out. No error bound counts them: they are far below the rounding of the sum, which is 1.
 LIGHT = 1e-45
-LEAST_WEIGHT = 1e-300  # replaces smaller weights, as zero has no logarithm
+LEAST_WEIGHT = 1e-300  # replaces smaller weights, because zero has no logarithm
 # Accuracy of the values, for which integral.py allows.
 LOG_COTH_ERROR = 1e-12  # exceeds the error of the logarithm in `TiltedRange.decay`
 MEAN_STEP = 1e-30  # h of K'(t) = Im K(t + i h) / h: nothing is subtracted, and the error of order h^2 is below the rounding

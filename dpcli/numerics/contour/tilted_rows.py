@@ -45,7 +45,7 @@ GOLDEN = 0.6180339887  # any irrational number serves to mix the columns of a ma
 # Soundness and speed: weights below this share of the allowed error are left out, and no error bound counts them.
 LIGHT_SHARE = 1e-6
 # Floating point.
-LEAST_LOG_MODULUS = -700.0  # in place of -inf
+LEAST_LOG_MODULUS = -700.0  # replaces -inf, which times 0 is NaN
 # Speed and memory; `spend` and `hold` (numerics/work.py) limit both.
 RANKS = (40, 64, 100, 160)  # ranks that are tried, up to half of the number of rows
 BLOCK = 1 << 17  # entries of a table that are computed at a time
@@ -320,7 +320,7 @@ def _products_and_difference(
         phi, m = 1.0 + change, beyond_of_one + beyond_sum
         if count == 1.0:
             bulk = phi - m
-        else:  # of phi^count - B^count, where log_ratio is log(B / phi)
+        else:  # the same for phi^count and B^count; log_ratio is log(B / phi)
             log_phi, log_ratio = log1p_complex(change), log1p_complex(-m / phi)
             phi, bulk = np.exp(count * log_phi), np.exp(count * log1p_complex(inside_of_one - beyond_sum))
             m = np.where(np.abs(count * log_ratio) < 1.0, -phi * np.expm1(count * log_ratio), phi - bulk)
