@@ -57,30 +57,30 @@ if TYPE_CHECKING:
     from dpcli.numerics.grid.large_losses import LargeLosses
 
 # Accuracy and speed: every interval holds whatever these are. They decide which methods are tried, and when an interval is narrow enough.
-# Widths of an interval at which no other method is tried, relative for epsilon. NARROW and NARROW_AFTER_JUMP are also those for log delta.
+# No other method is tried after an interval of at most this width, relative for epsilon. The first two hold for log delta too, absolute.
 NARROW = 2e-9
 NARROW_AFTER_JUMP = 2e-7  # after one big jump, because the other methods would take much longer
 NARROW_IF_TINY = 4e-6  # after the sum over the number of large losses
-NARROW_IF_MIXED = 1e-3  # the same, if only some losses have a far tail, as work must be left for the other direction
-# Widths of bounds on log delta. NARROW_SMOOTHED is also that of epsilon, relative, after the sums of rounded losses.
-NARROW_LOG_IF_TINY = 4e-3  # at which no other method is tried after the sum over the number of large losses
-NARROW_SMOOTHED = 3e-5  # at which smoothing and those sums end; narrower ones would take long for whole curves
-WIDE_LOG_DELTA = 1.0  # beyond which the bounds are computed again for another estimate of delta
-# Where a method is tried.
+NARROW_IF_MIXED = 1e-3  # the same, if only some losses have a far tail, because the other direction needs work too
+# Widths of bounds on log delta. NARROW_SMOOTHED is used for epsilon too, where it is relative.
+NARROW_LOG_IF_TINY = 4e-3  # no other method is tried if the sum over the number of large losses is as narrow
+NARROW_SMOOTHED = 3e-5  # smoothing and the sums of rounded losses end here; less would take long for whole curves
+WIDE_LOG_DELTA = 1.0  # wider bounds are computed again, for another estimate of delta
+# When a method is tried.
 TINY_LOG_DELTA = -200.0  # log delta below which the sum over the number of large losses is tried before one big jump
-# Log delta below which it is tried after one big jump if only some losses have a far tail, or after contours if none has.
+# The same for trying that sum after one big jump, if only some losses have a far tail, or after contours, if none has.
 SMALL_LOG_DELTA = -69.0
 FEW_STEPS = 3  # most steps for which bounds by quadrature over outcomes are tried
 MOST_SUMMED = 200  # most steps of sums of rounded losses
-SUMMED_FIRST = 6  # most steps for which they are tried before smoothing, if delta is wanted
-CLEARLY_LESS = 0.8  # share of the epsilon that a sum was made for, below which it is made again
+SUMMED_FIRST = 6  # most steps for which such sums are tried before smoothing, if delta is wanted
+CLEARLY_LESS = 0.8  # a sum is made again for an epsilon below this share of the one that it was made for
 MAX_PARTS = 8  # most different losses that are cut one by one for one big jump
-MAX_CHERNOFF_RATIO = 1.35  # many losses: ratio of Chernoff's epsilon to the estimate up to which the unchanged integrand is tried
-NEGLIGIBLE_TAIL = 0.01  # share of the tilted mass in the far tails up to which the method of one big jump is tried last
-LOG_CAPPED_SHARE = -26.0  # logarithm of the mass that may be capped, relative to delta; it is added to the upper bound
-# Where the second direction's epsilon is bounded after that of the first one.
+MAX_CHERNOFF_RATIO = 1.35  # with many losses, the unchanged integrand is tried if Chernoff's epsilon over the estimate is no more
+NEGLIGIBLE_TAIL = 0.01  # if the far tails have a smaller share of the tilted mass, one big jump is tried last
+LOG_CAPPED_SHARE = -26.0  # logarithm of the mass that may be capped, relative to delta; upper bounds include it
+# For bounds on the second direction's epsilon, after that of the first one.
 CHERNOFF_EXCESS = 8.0  # Chernoff's bound on log delta seldom exceeds log delta by more
-# Range of other tilts for that bound, in units of t, and their number. The largest one is larger for a tiny delta.
+# Least and largest of the other tilts for Chernoff's bound, in units of t, and their number. A tiny delta raises the largest.
 OTHER_TILTS = (0.1, 100.0, 10)
 # If the first direction's contour has more than MANY_NODES nodes, a rough contour for the second direction is tried first. It may cut off
 # parts of this logarithm, relative to delta, and suffices if delta is clearly smaller in the second direction.
@@ -88,7 +88,7 @@ ROUGH_NEGLIGIBLE, MANY_NODES = -7.0, 1000
 MAX_WIDTH_RATIO = 2.0  # largest ratio of the widths of the two directions' intervals, if both are smoothed
 # Smoothed pairs of contours.
 MAX_SMOOTHED_PAIRS = 2  # most pairs for bounds on delta
-MIN_SMOOTHED_NODES = 1000.0  # fewest nodes of a pair
+MIN_SMOOTHED_NODES = 1000.0  # a refused pair with fewer is not tried with still fewer
 NODE_GROWTH = 9.0  # factor by which the number of nodes grows from one pair to the next
 SPENT_GROWTH = 1.5  # the next pair is taken to cost this many times more for each node; it is not made if less work is left
 MAX_SMOOTHED_CGF = 1e10  # largest K(t) of a pair, because only twelve digits of K(t) are known
@@ -99,7 +99,7 @@ FIRST_CELLS_PER_LOSS = 8e3  # the same for each loss, if there are more than MAX
 JUMP_CELLS = 1.4e7  # cells for one big jump
 JUMP_CELLS_OF_MANY = 1.9e7  # the same, if there are more than MAX_PARTS losses
 LARGE_LOSSES_CELLS = 1.6e7  # cells for the sum over the number of large losses
-LARGE_LOSSES_CELLS_IF_MIXED = 9e6  # the same, if only some losses have a far tail, as both directions may need it
+LARGE_LOSSES_CELLS_IF_MIXED = 9e6  # the same, if not all losses have far tails: both directions may need it
 BEFORE_SUMS = 0.75  # share that the methods before the sums of rounded losses may take
 ATTEMPT_SHARE = 0.4  # share that one contour may take, because the other contours and the other direction need work too
 LIMITED_SHARE = 0.67  # share that a method with a limit in cells, or a contour for the other direction, may take
@@ -383,7 +383,7 @@ def smoothed_pairs(losses: Losses, log_delta: float, epsilons: Sequence[float], 
     t = tilt_for(losses, log_delta) if tilt is None else tilt
     # K is convex with K(0) <= 0, so a tilt that is smaller by this factor has a K of at most MAX_SMOOTHED_CGF.
     t = min(t, MAX_SMOOTHED_CGF * t / max(float(total_cgf(losses, np.array([t]))[0]), MAX_SMOOTHED_CGF))
-    nodes, needed_cells = FEW, 0.0
+    nodes, needed_cells = FEW, 0.0  # FEW: nodes of the first pair; MANY: most nodes of any pair
     while nodes <= MANY and not needed_cells > remaining():
         cells_before = remaining()
         try:

@@ -7,7 +7,7 @@ its own n, and gets the certificate of `Contour` (integral.py) at its own epsilo
 wide. The caller must then compute that question separately.
 
 integral.py has the formulas and proofs. In short: delta(eps) is 1/(2 pi) times the integral of e^{K(z) - z eps} / (z (z+1)) over the line.
-It is computed as a sum over multiples y of a step h, and the certificate is this sum, relative to e^{K(t) - t eps}, with bounds on all of
+It is computed as a sum over multiples y of h, and the certificate is this sum, relative to e^{K(t) - t eps}, with bounds on all of
 its errors:
 
 * aliases: the sum has terms e^{-2 pi m t / h} delta(eps - 2 pi m / h) too, for m != 0. They are positive, so they affect the lower bound
@@ -56,15 +56,15 @@ GROWTH = 1.12  # largest ratio of numbers of steps within a block
 DEPTH = 1.5  # largest difference of log delta within a block
 NARROW = 1e-9  # relative width of an interval at which no other line is tried
 ROUNDS = 40  # most steps of Newton's method, and most doublings of a margin
-NODES, MOST_NODES = 256, 6000  # number of frequencies that any block may have, and the most of a block with few questions
+NODES, MOST_NODES = 256, 6000  # frequencies that any block may have, and that a block with few questions may have
 ENTRIES = 4e5  # most entries of a block's table, frequencies times questions, beyond NODES frequencies
 ENTRIES_AT_A_TIME = 1 << 18  # entries of a table that are in memory at a time
-NEAREST_TILT, FARTHEST_TILT, TILTS = 1.02, 4.0, 8  # tilts s of Chernoff's bound on the aliases, relative to t, and their number
+NEAREST_TILT, FARTHEST_TILT, TILTS = 1.02, 4.0, 8  # range of s / t in Chernoff's bound on the aliases, and number of tilts s
 ENDS = 60  # number plus 1 of the frequencies that are tried as the last one, each END_RATIO times the one before
-CONVERGED = 1e-13  # relative length of a step of Newton's method that is the last one
-WORK = 20.0  # units of work (numerics/work.py) of an entry of a table
+CONVERGED = 1e-13  # Newton's method ends with a step of at most this relative length
+WORK = 20.0  # units of work for each entry of a table; `spend` (numerics/work.py) counts and limits them
 # Floating point.
-SMALLEST = 1e-320  # in place of 0 or a negative number, whose logarithm is not used; hardly any positive number is smaller
+SMALLEST = 1e-320  # replaces 0 and negative numbers, whose logarithms are not used; hardly any positive number is smaller
 
 
 def epsilons_between(loss: Loss, counts: Array, log_deltas: Array) -> tuple[Array, Array]:
@@ -129,26 +129,26 @@ def _line(loss: Loss, t: float, counts: Array, log_deltas: Array, log_lost: floa
     cumulant, error_bound = _cumulant(tilted, t, float(cumulants[0]))
     if not math.isfinite(error_bound):
         return None
-    rise, log_far = cumulants[1:] - cumulant, log_hockey(far)  # the symbols of `CountLine`
-    steps, log_targets = [], []
-    # The step must suit all questions. Those with the fewest and the most copies, at the smallest and the largest delta, decide. For each,
-    # as in `_node_distance` (integral.py), the step is the largest at which the aliases on both sides are at most e^NEGLIGIBLE of delta, at
-    # the epsilon whose saddle point is t.
+    rise, log_far = cumulants[1:] - cumulant, log_hockey(far)  # as in `CountLine`
+    distances, log_targets = [], []
+    # One node distance must suit all questions. Those with the fewest and the most copies, at the smallest and the largest delta, decide.
+    # It is the largest at which, for each of them, the aliases on both sides are at most e^NEGLIGIBLE of delta, at the epsilon whose saddle
+    # point is t, as in `_node_distance` (integral.py).
     for n, log_delta in product((float(counts.min()), float(counts.max())), (float(log_deltas.min()), float(log_deltas.max()))):
         epsilon = float(saddle(np.array([n * cumulant]), log_delta, np.array([t]))[0])
         log_wanted = log_delta - n * cumulant + t * epsilon
         exponents = (n * rise + log_far - (far - t) * epsilon - log_wanted - NEGLIGIBLE) / (far - t)
-        steps.append(2.0 * math.pi * t / (ALIAS_MARGIN - NEGLIGIBLE - log_delta))
-        steps.append(2.0 * math.pi / max(float(np.nanmin(np.append(exponents, math.inf))), LEAST_EXPONENT))
+        distances.append(2.0 * math.pi * t / (ALIAS_MARGIN - NEGLIGIBLE - log_delta))
+        distances.append(2.0 * math.pi / max(float(np.nanmin(np.append(exponents, math.inf))), LEAST_EXPONENT))
         log_targets.append(NEGLIGIBLE + log_wanted)
-    step, fewest = min(steps), float(counts.min())
+    step, fewest = min(distances), float(counts.min())
     width = 1.0 / math.sqrt(fewest * tilted.variance + 1.0 / t**2 + 1.0 / (1.0 + t) ** 2)
     ends: Array = np.asarray(width * END_RATIO ** np.arange(1.0, ENDS), dtype=float)
     ends = ends[ends <= min(max(NODES, ENTRIES / len(counts)), MOST_NODES) * step]
     if not len(ends):
         return None
     decay = fewest * tilted.decay(ends)
-    # The integral of e^decay / y^2 beyond each end on both sides, and one step times its first term.
+    # The integral of e^decay / y^2 beyond each end on both sides, and `step` times its first term.
     log_tails = decay + DECAY_ROUNDING * fewest - np.log(math.pi * ends) + np.log1p(step / ends)
     enough = np.flatnonzero(log_tails <= min(log_targets))
     if not len(enough):
@@ -196,10 +196,10 @@ def _cumulant(tilted: Tilted, t: float, bound: float) -> tuple[float, float]:
 class CountLine:
     """The integrand of one step on the line Re z = t, with the quantities that `Contour` needs for n steps.
 
-    cumulant: an upper bound on K(t) of one step, at most `error_bound` too large. mean, deviation: of the loss of one step, tilted.
-    y: the frequencies, which are multiples of `step`. log_factor: the log characteristic function of one step about its mean, at y.
+    cumulant: an upper bound on K(t) of one step, at most `error_bound` too large. mean, deviation: those of one step's tilted loss.
+    y: the frequencies, multiples of the node distance `step`. log_factor: the log characteristic function of one step about its mean, at y.
     pole: the logarithm of 1 / (z (z+1)). tail: a bound for every n on the integral beyond the last frequency, relative to e^{K - t eps}.
-    far, rise, log_far: tilts s > t, K(s) - K(t) of one step, and `log_hockey` of s. log_lost: as for `_block`.
+    far, rise, log_far: tilts s > t, K(s) - K(t) of one step, and `log_hockey` of s. log_lost: as in `_block`.
     """
 
     t: float
@@ -239,10 +239,10 @@ class CountTable:
 
     def __init__(self, line: CountLine, counts: Array) -> None:
         self.line, self.counts = line, counts
-        log_factor = counts[:, None] * line.log_factor + line.pole
-        self._modulus = np.exp(log_factor.real)
+        log_integrand = counts[:, None] * line.log_factor + line.pole
+        self._modulus = np.exp(log_integrand.real)
         self._modulus[:, 0] *= 0.5  # the frequency 0 is counted once, the others stand for y and -y
-        self._angle = log_factor.imag
+        self._angle = log_integrand.imag
         self._cumulant = counts * line.cumulant
         total = self._modulus.sum(axis=1)
         rounding = MODULUS_ROUNDING + MODULUS_ROUNDING_SQRT * np.sqrt(counts) + MODULUS_ROUNDING_STEP * counts
@@ -305,7 +305,7 @@ class CountTable:
         """Return upper bounds on the logarithm of the terms m != 0 of the sum over aliases (integral.py)."""
         line = self.line
         turns = 2.0 * math.pi * line.t / line.step
-        above = -turns - math.log1p(-math.exp(-turns))  # of the aliases with m > 0
+        above = -turns - math.log1p(-math.exp(-turns))  # for m > 0; `below` is for m < 0
         shift = 2.0 * math.pi * (line.far - line.t) / line.step
         counts, cumulant = self.counts[rows, None], self._cumulant[rows, None]
         below = cumulant - line.far * epsilon[:, None] + counts * line.rise + line.log_far - shift - np.log1p(-np.exp(-shift))

@@ -10,8 +10,8 @@ a loss is divided.
 and nearly 1 beyond. The CGF of the small part is finite everywhere. Its transform needs few nodes: where the loss grows exponentially,
 stretched.py spaces them evenly in the loss. Of the big part only integrals over the real line are needed.
 
-`UncutLoss` is for losses without a far tail. Here b = 0, for which the decomposition of jump.py holds too. In its third term,
-B = C = E_Q[r^-power]. A loss has one of two attributes for this:
+`UncutLoss` is for losses without a far tail. Here b = 0, for which the decomposition of jump.py holds too. Its moments B of a loss and C of
+the small part are then both E_Q[r^-power]. A loss has one of two attributes for this:
 
 * A method `backwards` that returns log E_Q[r^-power].
 * A true `mirrored`. The loss of the other direction then has the same law, so E_Q[r^-power] = E_Q[e^{power log dQ/dP}] = e^{K(power)}.
@@ -51,15 +51,15 @@ FAR_STEP = 0.14  # node distance for the big part, and for a capped loss, in uni
 CAP_STRIP = 0.45 * math.pi  # height of the strip of a capped loss, in units of 1 / k
 MAX_LOG_GROWTH = 14.0  # largest log growth of an integrand up to the end of the strip; the nodes' error is negligible up to it
 FARTHEST = 4.0  # the CGF bounds aliases (integral.py) at orders up to this multiple of the tilt
-LEAST_SHARPNESS = 1.6  # least ratio of k to the place of the edge, so that the weight falls faster than the normal density
+LEAST_SHARPNESS = 1.6  # least ratio of k to the edge c, so that the weight falls faster than the normal density
 FAR_DEPTH = 45.0  # b is negligible at (k - c) (c - x) beyond this; to the left the normal density rises by at most e^{c (c - x)}
 GENEROUS = 3.0  # safety factor of the bounds on the errors of a CGF
-# Increase of the logarithm of an inverse moment, relative, which far exceeds SLACK, and absolute.
+# The log of an inverse moment is raised by these, relative and absolute. The former far exceeds SLACK.
 MOMENT_RAISE, LEAST_MOMENT_RAISE = 1e-9, 1e-15
 # Accuracy: jump.py's bounds hold for any level and any weight.
 SMALL, BIG = 1.35, 2.1  # losses below SMALL times the level are small, and nearly all losses beyond BIG times the level are big
-RAMP_FALL = 4.0  # k of a ramp, times the distance between the outcomes with half of its level and with its level
-LEAST_FALL = 1e-3  # in place of a smaller distance
+RAMP_FALL = 4.0  # k of a ramp is this over the distance between the outcomes at half of its level and at its level
+LEAST_FALL = 1e-3  # a smaller distance is replaced by this
 CAP_SHARPNESS = 0.85  # k of a capped loss, in units of the k at which c is least for a normal density; there c is 1.3 % larger
 BLUNT_EXCESS = 0.8  # a blunt weight may end beyond `high` by this share of the distance from `low` to `high`
 BLUNT_SHARPNESS = 6.0  # k of a weight that cuts off only a negligible mass
@@ -69,7 +69,7 @@ LEAST_K = 3.0  # least k of a weight
 TILT = 150.0  # largest order that matters, times the level (noise/normal_mixture.py)
 SMALL_ORDER = 0.05  # order at which differences of the CGF give the moments, which are estimates
 LOG_LIGHT = -500.0  # weights with a smaller logarithm are left out in the search for a tilt
-# Speed, memory and accuracy: with too many nodes, a loss is not divided.
+# Speed, memory and accuracy: with too many nodes, a loss is not divided; `hold` (numerics/work.py) refuses large tables.
 BEND = 1.0 / 30.0  # the nodes of the small part get denser where the loss exceeds this share of the level
 LARGE_GROWTH = 600.0  # e^{slope (edge - bend)} beyond which the nodes are not made denser
 MOST_NODES = 20_000  # most nodes of the small part
@@ -85,7 +85,7 @@ class CutLoss:
     outcomes, log_density, ratio: x, log of Q (1 - b) dx/dv times the node distance, and log r, at the nodes.
     big_mass, mass_difference: E_Q[b] and E_P[b] - E_Q[b], each with a relative error of at most SLACK.
     far_density, far_ratio: log of Q b times the node distance, and log r, at the nodes for the big part.
-    left: the lower tail, if it is as long as the upper one.
+    left: the loss without its lower tail, if that is as long as the upper one.
     cut_losses, steps: number of different cut losses, and of steps, that one copy stands for.
     """
 
@@ -154,7 +154,7 @@ class CutLoss:
 
         To the left of there, 1 - w falls faster than the normal density rises.
         """
-        k, edge = self._ramp_place(level)
+        k, edge = self._ramp_shape(level)
         height = min(self.strip, STRIP_SHARPNESS / (k * self.line.rise(edge)))
 
         def log_weight(v: Array | ComplexArray) -> ComplexArray:
@@ -164,15 +164,15 @@ class CutLoss:
 
         return Ramp(log_weight, height, min(self.step, STEP_OVER_STRIP * height))
 
-    def _ramp_place(self, level: float) -> tuple[float, float]:
-        """Return sharpness and place of the weight of `ramp`. The ramp is no steeper than the weight 1 - b."""
+    def _ramp_shape(self, level: float) -> tuple[float, float]:
+        """Return sharpness and edge of the weight of `ramp`. The ramp is no steeper than the weight 1 - b."""
         half, edge = self.outcomes[np.minimum(np.searchsorted(self.ratio, (0.5 * level, level)), len(self.ratio) - 1)].tolist()
         return min(max(RAMP_FALL / max(edge - half, LEAST_FALL), LEAST_SHARPNESS * abs(edge), LEAST_K), self.sharpness), edge
 
     def log_beyond(self, z: Array, level: float) -> Array:
         """Return about log of E_Q[(1 - b) (1 - w) r^{z+1}] / E_Q[(1 - b) r^{z+1}], for the w of `ramp`."""
         hold(float(len(z) * len(self.ratio)))
-        k, edge = self._ramp_place(level)
+        k, edge = self._ramp_shape(level)
         with np.errstate(divide="ignore"):
             log_rest = np.log(-np.expm1(log_cutoff(k * (self.outcomes - edge)).real))
         kept = log_rest > LOG_LIGHT
@@ -275,7 +275,7 @@ def weighted(pair: Line, line: Stretched, sharpness: float, edge: float, v: Comp
 
 
 def edge_at(low: float, high: float, most: float, log_mean: Callable[[float], float], log_mass: float) -> tuple[float, float]:
-    """Return sharpness and place (k, c) of a weight for which outcomes below `low` are small and outcomes beyond `high` are big.
+    """Return sharpness and edge (k, c) of a weight for which outcomes below `low` are small and outcomes beyond `high` are big.
 
     The weight is blunter if the mass that is then big is at most e^log_mass.
 
@@ -305,7 +305,7 @@ def cut(
         pair: returns log Q and log r, analytic for |Im x| slope <= pi / 2. Q is a normal density, or a mixture of such densities with
             means at or below 0.
         slope: largest s of the terms e^{s x} in r.
-        k, edge: sharpness and place of the weight. If k is below about `edge`, outcomes well below `edge` are big too.
+        k, edge: sharpness and edge of the weight. If k is below about `edge`, outcomes well below `edge` are big too.
         bend: the outcome from which on the nodes should get denser.
         left: an outcome below which the mass of Q is negligible.
         strip: largest height of the line's strip.
@@ -362,10 +362,10 @@ def _far(pair: Line, k: float, edge: float, low: float, high: float) -> tuple[Ar
 
 
 def _left_tail(pair: Line, k: float, edge: float, big_density: Array, left_tail_mass: float) -> LeftTail:
-    """Return the loss without its lower tail, on nodes from the mirror image of `top` in `cut` to TAIL beyond `top`."""
-    step, far = FAR_STEP / k, edge + EDGE / k
-    hold(2.0 * far / step)
-    x: ComplexArray = nodes_of(-far, far + TAIL, step)  # type: ignore[assignment]
+    """Return the loss without its lower tail, on nodes from the mirror image of `top` to TAIL beyond `top`."""
+    step, top = FAR_STEP / k, edge + EDGE / k
+    hold(2.0 * top / step)
+    x: ComplexArray = nodes_of(-top, top + TAIL, step)  # type: ignore[assignment]
     base, ratio = pair(x)
     return LeftTail(base.real + log_cutoff(-k * (x + edge)).real + math.log(step), ratio.real, big_density, left_tail_mass)
 

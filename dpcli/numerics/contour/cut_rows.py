@@ -52,10 +52,10 @@ from dpcli.numerics.work import hold, spend
 
 # Soundness: the sums over nodes err by less than SLACK (quadrature.py) with these.
 LOWEST, HIGHEST, APART = -4.85, 4.2, 0.05  # range and distance of the nodes v near the edge, where k (w - c) = v - e^-v
-LEFT = -120.0  # at least k (w - c) at the lowest of these nodes, so that b <= e^LEFT to the left of it
+LEFT = -120.0  # k (w - c) is below this at the lowest of these nodes, so that b <= e^LEFT to the left of it
 STANDARD = 4.0  # largest height of the strip, in standard deviations
 BINS_RAISE = 1e-9  # relative increase of the sums over bins, which exceeds their rounding
-LEAST_DENSITY = 1e-300  # a smaller density is rounded up to it for a bound, so that it has a logarithm
+LEAST_DENSITY = 1e-300  # smaller densities are rounded up to it for a bound, so that they have logarithms
 # Accuracy and speed.
 SOFT = 4.0 / math.log(2.0)  # largest sharpness of the weight for the bulk, which falls within about a factor of 2 of its level
 LONGEST = 5.0  # largest length in w over which the nodes get denser
@@ -157,17 +157,17 @@ class CutRows:
         return np.asarray(log_product), np.logaddexp.reduce(np.log(self.counts)[:, None] + log_big - log_whole, axis=0)
 
     def log_beyond(self, z: Array, level: float) -> Array:
-        """Return about log SUM E_Q[(1 - b) (1 - w) r^{z+1}] / E_Q[(1 - b) r^{z+1}], for the weight w that `ramp_place` describes."""
+        """Return about log SUM E_Q[(1 - b) (1 - f) r^{z+1}] / E_Q[(1 - b) r^{z+1}], for the weight f of `ramp_place`."""
         power = z + 1.0
         with np.errstate(all="ignore"):
-            share_beyond = -np.expm1(self._log_ramp(level))  # 1 - w at the nodes
+            share_beyond = -np.expm1(self._log_ramp(level))  # 1 - f at the nodes
             beyond = product(self.density, share_beyond[:, None] * np.exp(self.s[:, None] * power))
             change, _ = self.changes(z)
             shares = beyond * np.exp(self.log_rests[:, None] * power) / (1.0 + change)
             return np.asarray(np.log(self.counts @ shares))
 
     def bulk_cgf(self, z: Array, level: float) -> Array:
-        """Return about log prod E_Q[(1 - b) w r^{z+1}], for the weight w that `ramp_place` describes."""
+        """Return about log prod E_Q[(1 - b) f r^{z+1}], for the weight f of `ramp_place`."""
         return np.asarray(self.counts @ self.log_bulk(self.density, self._log_ramp(level) + self.s * (z + 1.0)[:, None], z + 1.0))
 
     def log_bulk(self, density: Array, log_terms: Array, power: Array) -> Array:
@@ -180,14 +180,14 @@ class CutRows:
         return np.asarray(np.log(result) + top + self.log_rests[:, None] * power)
 
     def ramp_place(self, level: float) -> tuple[float, float]:
-        """Return sharpness and place, in w, of the weight that falls from 1 to 0 where the loss passes `level`."""
+        """Return sharpness and edge, in w, of the weight f that falls from 1 to 0 where the loss passes `level`."""
         return min(SOFT, self.nodes.sharpness), math.log(math.expm1(level))
 
     def _log_ramp(self, level: float) -> Array:
-        """Return the logarithm of the weight that `ramp_place` describes, at the nodes."""
-        k, place = self.ramp_place(level)
+        """Return the logarithm of the weight f of `ramp_place` at the nodes."""
+        k, edge = self.ramp_place(level)
         with np.errstate(divide="ignore"):
-            return log_cutoff(k * (np.log(np.expm1(self.s)) - place)).real
+            return log_cutoff(k * (np.log(np.expm1(self.s)) - edge)).real
 
     def tilted(self, t: float) -> TiltedRows:
         return TiltedRows(self, t)
@@ -196,8 +196,8 @@ class CutRows:
         """Return the normal densities of w times e^log_common, as an array of shape (rows, nodes)."""
         mu = self.rows.shifts[:, None]
         hold((1.0 if np.iscomplexobj(w) else 0.5) * len(mu) * len(w))
-        place = (w - self.centres[:, None]) / mu
-        return np.asarray(np.exp(log_common - 0.5 * place * place - np.log(mu * math.sqrt(2.0 * math.pi))))
+        score = (w - self.centres[:, None]) / mu
+        return np.asarray(np.exp(log_common - 0.5 * score * score - np.log(mu * math.sqrt(2.0 * math.pi))))
 
 
 def cut_rows(rows: Shifted, counts: Array, level: float, log_mass: float) -> CutRows | None:
@@ -277,17 +277,17 @@ def _big_parts(
 ) -> tuple[Array, Array, tuple[Array, Array, Array]]:
     """Return Q(b) and P(b) - Q(b), and (log b, s, Q(W > w)) of the bins of `CutRows`.
 
-    Both integrals are by parts. The nodes are densest where b rises, and get sparser to the left.
+    Both are integrated by parts. The nodes are densest where b rises, and get sparser to the left.
     """
     v = np.arange(LOWEST, HIGHEST + 0.5 * APART, APART)
-    place = v - np.exp(-v)  # k (w - c)
-    w = edge + place / k
+    exponent = v - np.exp(-v)  # k (w - c)
+    w = edge + exponent / k
     spend(float(len(mu) * len(w)))
-    # Q(W > w), and the same for W moved by mu^2, as the shifted part of P has it.
+    # Q(W > w), and the same for W moved by mu^2, as it is under the shifted part of P.
     above, above_if_shifted = (np.exp(log_ndtr_array((centres + shift - w[:, None]) / mu)).T for shift in (0.0, mu * mu))
-    rise_of_b = np.exp(place - np.exp(place)) * (1.0 + np.exp(-v)) * APART  # b'(w) dw
+    rise_of_b = np.exp(exponent - np.exp(exponent)) * (1.0 + np.exp(-v)) * APART  # b'(w) dw
     big_masses, mass_differences = above @ rise_of_b, q * ((above_if_shifted - above) @ rise_of_b)
-    log_most = np.log(-np.expm1(-np.exp(np.append(place[1:], 40.0))))  # log b at the upper end of each bin; the last bin has no end
+    log_most = np.log(-np.expm1(-np.exp(np.append(exponent[1:], 40.0))))  # log b at the upper end of each bin; the last has none
     bins = log_most, np.log1p(np.exp(w)), above
     is_left_out = left_out_masses > 0.0
     return np.where(is_left_out, 0.0, big_masses), np.where(is_left_out, 0.0, mass_differences), bins

@@ -53,21 +53,21 @@ from dpcli.numerics.work import spend
 
 # Soundness.
 TURN = 0.45 * math.pi  # largest range of Im z_i; proved up to pi / 2, but there Re b moves too far
-ULP = 1e-15  # relative rounding error of a term, generous by a factor of several
+ULP = 1e-15  # several times the relative rounding error of a term
 NEARLY_ZERO = 1e-200  # the epsilon at which delta(0) is bounded; twice this is added to delta(0), and doubles still have all digits
 # Accuracy.
 DIGITS = 28.0  # the quadrature may err by about e^-DIGITS of delta, far less than what `certified.NARROW` asks for
-LARGE_EXPONENT = 30.0  # beyond which log m is summed from logarithms, which cannot overflow
+LARGE_EXPONENT = 30.0  # for a larger one, log m is summed from logarithms, which cannot overflow
 ROUNDS = 40  # most steps of Newton's method for epsilon
 FARTHEST_MOVE = 4.0  # largest factor by which one step of Newton's method changes epsilon
-CLOSE = 1e-7  # relative step of epsilon after which Newton's method ends, because the next one would be of about its square
-# First distance of an end from the estimate of epsilon: relative to epsilon, plus relative to what the error of delta moves it by.
+CLOSE = 1e-7  # Newton's method ends after so small a relative step, because the next one would be about its square
+# First distance of an end from the estimate: a share of epsilon, plus a multiple of what the error of delta moves epsilon by.
 LEAST_MARGIN, FIRST_MARGIN = 1e-14, 1.5
-# Speed.
+# Speed; `spend` (numerics/work.py) limits the work.
 MOST_STEPS = 3  # with more steps the sum over nodes has three or more dimensions, and a contour is cheaper
 MOST_NODES = 4_000  # with more nodes, a contour is faster
 MANY_NODES = 400  # with more nodes, every second one in each direction gives the first estimates
-WORK = 20.0  # units of work (numerics/work.py) for each node and shift
+WORK = 20.0  # units of work for each node and shift
 
 
 class SampledStep(NamedTuple):
@@ -85,7 +85,7 @@ class SampledStep(NamedTuple):
 def few_steps(losses: Losses, log_delta: float, spread: float = 1.0) -> FewSteps | None:
     """Return the bounds for these losses, or None if they are not two or three steps of one kind, or would need too many nodes.
 
-    spread: as of `FewSteps`.
+    spread: as in `FewSteps`.
     """
     steps: list[SampledStep] = []
     for loss, count in sorted(losses, key=lambda part: -part[1]):  # equal steps first, because their nodes are symmetric
@@ -123,7 +123,7 @@ class FewSteps:
     def __init__(self, steps: Sequence[SampledStep], log_delta: float, spread: float = 1.0) -> None:
         self._mu = np.array([step.mu for step in steps])[:, None]
         self._rate = np.array([step.rate for step in steps])[:, None]
-        self._log_rest = np.log1p(-self._rate)
+        self._log_rest = np.log1p(-self._rate)  # log(1 - q)
         self._moves_p, self._moves_q = steps[0].moves_p, steps[0].moves_q
         self._log_delta = log_delta
         self._kappa = 1.0 / math.sqrt(float((self._mu**-2.0).sum()))
@@ -190,13 +190,13 @@ class FewSteps:
 
     def _log_mixture(self, x: Array) -> tuple[Array, Array]:
         """Return log m and its derivative at outcomes x, of shape (steps, nodes), with m = 1 - q + q e^{mu x - mu^2 / 2} of each step."""
-        u = self._mu * x - 0.5 * self._mu**2
-        change = self._rate * np.expm1(np.minimum(u, LARGE_EXPONENT))
+        exponent = self._mu * x - 0.5 * self._mu**2
+        change = self._rate * np.expm1(np.minimum(exponent, LARGE_EXPONENT))
         log_m = np.log1p(np.maximum(change, -0.5))
-        far = (u > LARGE_EXPONENT) | (change < -0.5)  # below -1/2, 1 + change would lose the digits of 1 - q
+        far = (exponent > LARGE_EXPONENT) | (change < -0.5)  # below -1/2, 1 + change would lose the digits of 1 - q
         if far.any():
-            log_m = np.where(far, np.logaddexp(self._log_rest, np.log(self._rate) + u), log_m)
-        return log_m, self._mu * self._rate * np.exp(u - log_m)
+            log_m = np.where(far, np.logaddexp(self._log_rest, np.log(self._rate) + exponent), log_m)
+        return log_m, self._mu * self._rate * np.exp(exponent - log_m)
 
     def _losses(self, x: Array) -> tuple[Array, Array]:
         """Return each step's loss and its derivative at outcomes x, of shape (steps, nodes)."""
@@ -237,13 +237,13 @@ class FewSteps:
         """Return b at the nodes, and a bound on the error of the loss there."""
         offset, along = self._across @ nodes.places, self._along[:, None]
 
-        def share(u: Array) -> tuple[Array, Array]:
+        def relative_loss(u: Array) -> tuple[Array, Array]:
             value, slope = self._losses(offset + along * u)
             return value.sum(axis=0) / epsilon, (along * slope).sum(axis=0) / epsilon
 
         low, high = self._bracket(epsilon, offset)
         start = self._last_boundary if len(self._last_boundary) == len(low) else None
-        self._last_boundary = b = increasing_root(share, np.ones_like(low), low, high, start)
+        self._last_boundary = b = increasing_root(relative_loss, np.ones_like(low), low, high, start)
         x = offset + along * b
         value, slope = self._losses(x)
         # Rounding of a loss, of its outcome, and, where m may be below 1/2, of the sum of logarithms that is near 0.
@@ -282,7 +282,7 @@ class FewSteps:
         least = np.minimum(np.minimum(at, b), 0.0)
         exponents = log_weights[:, None] - 0.5 * (distance + at * at - least * least) + log_factor
         sizes = np.abs(log_weights[:, None]) + 0.5 * (distance + at * at + least * least) + log_factor
-        # R(b - s_u), or R(b + s_u), and R(b), both scaled.
+        # R(b - s_u), or R(b + s_u), and R(b), both times e^{-least^2 / 2}.
         mass, at_boundary = scaled_mills_ratio(at, least), scaled_mills_ratio(np.broadcast_to(b, at.shape), least)
         ratios = np.where(along[:, None] > 0.0, mass + at_boundary, 0.0)  # without a shift the difference is exactly 0
         return Side(exponents, sizes, at, mass, ratios, np.maximum(sign * (mass - at_boundary), 0.0))
@@ -292,7 +292,7 @@ class FewSteps:
 
         The lower bound is also -inf, or the upper one inf, where the sums prove nothing.
 
-        delta(0) is bounded by delta(e) <= delta(0) <= delta(e) + 2 e, for 0 < e <= 1, because delta falls at a rate of at most e^e.
+        delta(0) is bounded by delta(d) <= delta(0) <= delta(d) + 2 d, for 0 < d <= 1, because delta falls at a rate of at most e^eps.
         """
         log_missing = self._log_delta - DIGITS
         if epsilon == 0.0:

@@ -48,32 +48,32 @@ from dpcli.numerics.work import hold, remembered, shared, spend
 
 # Accuracy: what these leave out is bounded and counted as an error, and any tilt gives a bound.
 NEGLIGIBLE = -28.0  # logarithm of the cut-off and aliased parts that are allowed, relative to delta
-BULK_LEVELS = (0.9, 0.6, 0.4, 0.25, 0.15, 0.09, 0.05, 0.02)  # shares of epsilon, below which a single loss counts as bulk
+BULK_LEVELS = (0.9, 0.6, 0.4, 0.25, 0.15, 0.09, 0.05, 0.02)  # shares of epsilon that are tried; a smaller loss is bulk
 # Larger tilts, as multiples of t, at which Chernoff's bound limits the aliases. Near t it limits close aliases, and at 4 t distant ones.
 ALIAS_TILTS = (1.02, 1.24, 1.51, 1.83, 2.23, 2.71, 3.29, 4.0)
 ALIAS_MARGIN = 2.0  # the node distance makes the aliases with m > 0 about e^-ALIAS_MARGIN times their allowed share of delta
 END_RATIO, ENDS = 1.3, 120  # ratio of successive frequencies that are tried as the last one, and their number plus 1
-BULK_RISES = (2.0, 3e3, 65)  # ends and number of the rises s - t, times epsilon, of Chernoff's bound on the bulk
-# Soundness: allowances for rounding. Smaller ones could make a bound false. counts.py uses them too.
-OWN_ROUNDING = 1e-14  # of the exponents t L of a loss's own K(t), relative to (1 + t) times its mean and deviation
-CUMULANT_SLACKS = 2.5  # multiple of SLACK, relative to K(t), by which a bound on K(t) is taken to be too large
-DECAY_ROUNDING = 1e-13  # of a bound on the log characteristic function, for each step
-# Of the modulus of n steps, relative: a constant, a part times sqrt(n), and a part times n.
+BULK_RISES = (2.0, 3e3, 65)  # least and largest s - t, times epsilon, and number of the s, in Chernoff's bound on the bulk
+# Soundness: bounds on rounding errors. Smaller ones could make a bound false. counts.py uses them too.
+OWN_ROUNDING = 1e-14  # error of K(t) from its exponents t L, relative to (1 + t) times the loss's mean and deviation
+CUMULANT_SLACKS = 2.5  # a bound on K(t) is taken to be too large by this many SLACK (numerics/quadrature.py), relative
+DECAY_ROUNDING = 1e-13  # error of a bound on the log characteristic function, for each step
+# The relative error of the modulus of n steps is a constant, plus a part times sqrt(n), plus a part times n.
 MODULUS_ROUNDING, MODULUS_ROUNDING_SQRT, MODULUS_ROUNDING_STEP = 2e-14, 3e-15, 1e-22
-ANGLE_ROUNDING = 8e-16  # of the angle of a node, relative to its terms
-EXPONENT_ROUNDING = 1e-15  # of K(t) - t epsilon, relative to its terms
+ANGLE_ROUNDING = 8e-16  # error of the angle at a node, relative to its terms
+EXPONENT_ROUNDING = 1e-15  # error of K(t) - t epsilon, relative to its terms
 LEAST_GAP = 1e-9  # a lower bound is -inf if the logarithm of the aliases is not smaller by this; any positive value is sound
 # Floating point.
-LEAST_EXPONENT = 1e-300  # in place of 0 or a negative number in a quotient, for which any node distance would do
-LARGEST_LOG_TAIL = 700.0  # its exponential is a float
-# Speed and memory.
+LEAST_EXPONENT = 1e-300  # divisor in place of 0 or a negative number, with which any node distance would do
+LARGEST_LOG_TAIL = 700.0  # its exponential does not overflow
+# Speed and memory; `spend` and `hold` (numerics/work.py) limit both.
 MAX_NODES = 1_200_000  # most nodes of all different losses together
 ENOUGH_NODES = 60_000  # nodes that a contour may have however many different losses there are
-SIEVED_MORE = 8  # factor for the nodes that may be laid out if the sieve (sieve.py) may leave out most of them
+SIEVED_MORE = 8  # factor by which more nodes may be laid out if the sieve (sieve.py) may leave out most of them
 MANY_LOSSES = 6  # least number of different losses for which those of one family are put together
-FEW_MULTIPLES = 256  # of the node distance; with more, nodes are left out as soon as the product of some factors is negligible
+FEW_MULTIPLES = 256  # with more multiples of h, nodes are left out as soon as the product of some factors is negligible
 MANY_TERMS = 1000  # characteristic functions of at least this many terms are computed last, at the nodes that the others leave
-SPARSE = 4  # least multiples of the node distance for each node if the characteristic function is computed at the nodes only
+SPARSE = 4  # with more multiples of h than this for each node, characteristic functions are computed at the nodes alone
 
 
 def stacked(losses: Losses) -> Losses:
@@ -162,10 +162,10 @@ class Contour:
         return (2.0 * float(product(self.modulus, np.cos(angles))) - float(self.modulus[0])) * self.step / (2.0 * math.pi)
 
     def _log_alias(self, epsilon: float) -> float:
-        """Return an upper bound on the logarithm of the sum of the aliases. Unlike the sums over nodes it is absolute."""
+        """Return an upper bound on log of the sum of the aliases, which is not relative to e^{K - t eps}."""
         turns = 2.0 * math.pi * self.t / self.step
-        above = -turns - math.log1p(-math.exp(-turns))  # of the aliases with m > 0
-        # Of those with m < 0, at each s.
+        above = -turns - math.log1p(-math.exp(-turns))  # bounds those with m > 0
+        # Bounds those with m < 0, at each s.
         shift = 2.0 * math.pi * (self.far - self.t) / self.step
         below = self.cumulant - self.far * epsilon + self.log_far - shift - np.log1p(-np.exp(-shift))
         return float(np.logaddexp(above, np.nanmin(np.append(below, math.inf))))
@@ -210,7 +210,7 @@ def build(
         return None
     if epsilon is None:
         epsilon = float(saddle(np.array([cumulant]), log_delta, np.array([t]))[0])
-    log_wanted = log_delta - cumulant + t * epsilon  # of delta relative to e^{K - t eps}, as all sums over nodes are
+    log_wanted = log_delta - cumulant + t * epsilon  # log of delta relative to e^{K - t eps}, like the sums over nodes
     log_far = cumulants[1:] - cumulant + log_hockey(far)
     step = _node_distance(t, far, log_far - (far - t) * epsilon - log_wanted, log_delta, negligible)
     moments = _moments(tilted)
@@ -276,19 +276,19 @@ class _Evaluated(NamedTuple):
 
 
 def _evaluated(integrand: Factor, t: float, step: float, step_count: float, angle_slope: float) -> _Evaluated | None:
-    """Return the integrand at the nodes, or None if it is not a positive double at y = 0. step_count, angle_slope: as of `_rounding`."""
+    """Return the integrand at the nodes, or None if it is not a positive double at y = 0. `_rounding` says what the last two are."""
     y: Array = np.asarray(step * integrand.multiples, dtype=float)
-    log_factor = integrand.log_factor - np.log(t + 1j * y) - np.log(t + 1.0 + 1j * y)
-    modulus = np.exp(log_factor.real)
+    log_integrand = integrand.log_factor - np.log(t + 1j * y) - np.log(t + 1.0 + 1j * y)
+    modulus = np.exp(log_integrand.real)
     if not 0.0 < modulus[0] < math.inf:
         return None
-    rounding = _rounding(modulus, y, integrand.omitted, step_count, angle_slope, step)
+    error = _rounding(modulus, y, integrand.omitted, step_count, angle_slope, step)
     missing_terms = _missing_terms(integrand, y, t, step)
     if len(y) > LONG:  # an epsilon is found by many sums over the nodes, so negligible ones are left out
         kept = modulus > LIGHT * float(modulus[0])
-        rounding += float(modulus[~kept].sum()) * step / math.pi
-        y, modulus, log_factor = y[kept], modulus[kept], log_factor[kept]
-    return _Evaluated(y, modulus, log_factor.imag, rounding + missing_terms + math.exp(integrand.log_tail))
+        error += float(modulus[~kept].sum()) * step / math.pi
+        y, modulus, log_integrand = y[kept], modulus[kept], log_integrand[kept]
+    return _Evaluated(y, modulus, log_integrand.imag, error + missing_terms + math.exp(integrand.log_tail))
 
 
 def _node_distance(t: float, far: Array, log_bounds: Array, log_delta: float, negligible: float) -> float:
@@ -305,10 +305,10 @@ def _node_distance(t: float, far: Array, log_bounds: Array, log_delta: float, ne
 def _rounding(modulus: Array, y: Array, omitted: float, step_count: float, angle_slope: float, step: float) -> float:
     """Return a bound on the rounding error of the trapezoidal sum, plus the sum over the multiples that are left out.
 
-    omitted: as of `Factor`. step_count: the number of steps.
+    omitted: as in `Factor`. step_count: the number of steps.
     angle_slope: the angle at y is a sum of terms whose absolute values add up to at most angle_slope times y. They are rounded.
     """
-    relative = MODULUS_ROUNDING + MODULUS_ROUNDING_SQRT * math.sqrt(step_count) + MODULUS_ROUNDING_STEP * step_count  # of a modulus
+    relative = MODULUS_ROUNDING + MODULUS_ROUNDING_SQRT * math.sqrt(step_count) + MODULUS_ROUNDING_STEP * step_count
     of_moduli = (relative * float(modulus.sum()) + (1.0 + relative) * omitted) * step / math.pi
     return of_moduli + ANGLE_ROUNDING * angle_slope * float(product(modulus, y)) * step / math.pi
 
@@ -325,7 +325,7 @@ def _missing_terms(integrand: Factor, y: Array, t: float, step: float) -> float:
 
 @remembered(128)
 def _tilted(loss: Loss, t: float) -> Tilted:
-    """Return the loss under the tilt t. Several contours and both directions need the same ones."""
+    """Return the loss under the tilt t, from a cache, because several contours need it."""
     return loss.tilted(t)
 
 
@@ -405,7 +405,7 @@ class Wanted(NamedTuple):
 
 MakeFactor = Callable[
     [Parts, float, Wanted], Factor | None
-]  # `whole_factor` or `factor_without_bulk`; the number is that of all steps
+]  # `whole_factor` or `factor_without_bulk`; the float is the number of steps
 
 
 def whole_factor(tilted: Parts, step_count: float, wanted: Wanted) -> Factor | None:
@@ -473,7 +473,7 @@ class _Nodes:
         self.log_factor: ComplexArray = np.zeros(len(self.index), dtype=complex)
 
     def multiply(self, part: Tilted, n: int, log_error: float) -> None:
-        """Multiply by the characteristic function of `n` copies of a part. log_error: as of `Tilted.centred`."""
+        """Multiply by the characteristic function of `n` copies of a part. log_error: as in `Tilted.centred`."""
         step, last = self._wanted.step, int(self.index[-1]) + 1
         if SPARSE * len(self.index) < last and getattr(part, "pointwise", False):
             values: ComplexArray = part.centred_at(step, self.index, log_error)  # type: ignore[attr-defined]
@@ -531,7 +531,7 @@ def factor_without_bulk(
         return None
     last_frequency, log_tail = end
     count = math.ceil(last_frequency / wanted.step) + 1
-    log_phi, log_ratio = np.zeros(count, dtype=complex), np.zeros(count, dtype=complex)  # of phi^n, and of B^n / phi^n
+    log_phi, log_ratio = np.zeros(count, dtype=complex), np.zeros(count, dtype=complex)  # logs of phi^n and B^n / phi^n
     log_error = NEGLIGIBLE - math.log(step_count)
     for halves, n in divided:
         log_phi_of_one, log_ratio_of_one = halves.centred(wanted.step, count, log_error, log_error + min(wanted.log_wanted, 0.0))

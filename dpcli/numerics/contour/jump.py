@@ -44,9 +44,8 @@ an outcome occurs.
 3. Q(E) <= P(E), because big losses are positive. So an error of P(E) (1 + e^eps Q(A)) on both sides covers items 1 and 2.
 
 Contours without bulk. If one loss near epsilon decides, the bulk of the small parts outweighs it by many orders of magnitude at the tilt,
-and the transform hardly decays. Then the integrand is made from phi^n - B^n (`factor_without_bulk` in integral.py). Here phi is the
-transform of a small part, and B that of its bulk, the losses below a share of epsilon. The share is so low that the bulk alone adds nearly
-nothing to delta.
+and the transform hardly decays. Then the transform of the bulk, the losses below a share of epsilon, is subtracted from that of the small
+parts (`factor_without_bulk` in integral.py). The share is so low that the bulk alone adds nearly nothing to delta.
 """
 
 from __future__ import annotations
@@ -73,19 +72,19 @@ from dpcli.numerics.work import allowance
 MAX_EPSILON = 300.0  # largest epsilon for which the second term does not overflow
 BULK_SHARES = (0.9, 0.7, 0.48, 0.32, 0.24, 0.16, 0.1, 0.06)  # shares of epsilon that are tried as the largest loss of the bulk
 TILTS = 40  # number of tilts that are tried
-LEAST_TILT, LARGEST_TILT = 0.2, 120.0  # their range, in units of 1 / level and of 1 / epsilon
+LEAST_TILT, LARGEST_TILT = 0.2, 120.0  # ends of their range, in units of 1 / level and of 1 / epsilon
 BULK_TILTS = (20.0, 3e3)  # range of the tilts of Chernoff's bound on the bulk alone, in units of 1 / epsilon
 LOG_BULK_DELTA = -24.0  # logarithm of the largest delta of the bulk alone, relative to the least delta
-BULK_GAIN = 8.0  # if leaving the bulk out lowers log of Chernoff's bound by more, the contour without bulk is tried first
+BULK_GAIN = 8.0  # the contour without bulk is tried first if it lowers log of Chernoff's bound by more
 TILT_SLACK = 6.0  # a tilt may be chosen if its log of Chernoff's bound is at most this much above the best one
 CHERNOFF_EXCESS = 20.0  # log delta is assumed to be at most this much below log of Chernoff's bound
-USUAL_EXCESS = 2.0  # and, for a contour with the bulk, usually about this much below it
+USUAL_EXCESS = 2.0  # for a contour with the bulk, log delta is usually about this much below it
 # Cells for the integrand with its bulk if one without bulk is possible: a number for each part, at most this total, which is raised to a
 # number for each part if that is more.
 CELLS_PER_PART, CELLS_IN_TOTAL, LEAST_CELLS_PER_PART = 4e5, 5e6, 2e5
-SEARCH_RATIO = 3.0  # ratio to the estimate of epsilon up to which bounds are looked for
+SEARCH_RATIO = 3.0  # bounds are searched within this factor of the estimate of epsilon
 LOG_FINE = -21.0  # logarithm of the cut-off and aliased parts that are allowed, relative to delta
-LOG_COARSE = -17.0  # the same quantity for a second attempt, or with many parts
+LOG_COARSE = -17.0  # the same for a second attempt, or with many parts
 FEW_PARTS = 8  # largest number of parts for which LOG_FINE is tried
 MANY_PARTS = 64  # from FEW_PARTS + 1 to MANY_PARTS parts, an attempt may use half of the work that is left; with more, all of it
 # Values of lambda, in units of 1 / epsilon.
@@ -148,9 +147,9 @@ def _plan_without_bulk(losses: Cut, epsilon: float, z: Array, log_bounds: Array,
             continue
         # The share of the tilted mass in outcomes with a step beyond the bulk, by which Chernoff's bound falls without the bulk.
         log_beyond = np.logaddexp.reduce([math.log(n) + loss.log_beyond(z, share * epsilon) for loss, n in losses])
-        bounds = log_bounds + np.minimum(log_beyond, 0.0)
-        best = _cheapest(z, np.where(np.isfinite(bounds), bounds, np.inf), log_bounds, floor)
-        log_chernoff = float(bounds[best])
+        without_bulk = log_bounds + np.minimum(log_beyond, 0.0)
+        best = _cheapest(z, np.where(np.isfinite(without_bulk), without_bulk, np.inf), log_bounds, floor)
+        log_chernoff = float(without_bulk[best])
         if not math.isfinite(log_chernoff):
             return None
         # The share has been found good enough here, so `factor_without_bulk` need not check it: its bounds hold for any share.
@@ -159,20 +158,20 @@ def _plan_without_bulk(losses: Cut, epsilon: float, z: Array, log_bounds: Array,
     return None
 
 
-def _cheapest(z: Array, bounds: Array, log_bounds: Array, floor: float) -> int:
-    """Return the index of the tilt that allows the largest node distance, among those at which `bounds` is nearly the least.
+def _cheapest(z: Array, without_bulk: Array, with_bulk: Array, floor: float) -> int:
+    """Return the index of the tilt that allows the largest node distance, among those at which `without_bulk` is nearly the least.
 
     Where the CGF has begun to rise steeply, a slightly smaller tilt makes the aliases much smaller.
 
-    bounds, log_bounds: logarithms of Chernoff's bound at the tilts z, without and with the bulk.
+    without_bulk, with_bulk: logarithms of Chernoff's bound at the tilts z.
     """
     # Node distances without a common factor of 2 pi, by the rule of `_node_distance` (integral.py). It makes the aliases on both sides
     # small relative to delta; on one side, by Chernoff's bounds at all larger tilts.
     differences = z[None, :] - z[:, None]
     with np.errstate(all="ignore"):
-        slopes = np.where(differences > 0.0, (log_bounds[None, :] - floor + CHERNOFF_EXCESS) / differences, np.inf)
+        slopes = np.where(differences > 0.0, (with_bulk[None, :] - floor + CHERNOFF_EXCESS) / differences, np.inf)
         steps = np.minimum(z / (CHERNOFF_EXCESS - floor), 1.0 / np.fmax(np.nanmin(slopes, axis=1), 1e-300))
-    return int(np.where(bounds <= float(bounds.min()) + TILT_SLACK, steps, 0.0).argmax())
+    return int(np.where(without_bulk <= float(without_bulk.min()) + TILT_SLACK, steps, 0.0).argmax())
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -199,7 +198,7 @@ class Jump:
         low, high = self.small.log_delta(epsilon)
         weight = math.expm1(epsilon) * self.big_mass
         second_term = self.mass_difference - weight
-        # Each mass errs by about SLACK.
+        # Each mass has a relative error of about SLACK (quadrature.py).
         error = 4.0 * SLACK * (self.mass_difference + abs(weight)) + self.left_out_mass * (1.0 + math.exp(epsilon) * self.big_mass)
         log_most = epsilon + math.log(self.big_mass) if self.big_mass > 0.0 else -math.inf  # log of e^eps Q(A), which may exceed 1
         log_bound = float(np.nanmin(np.append(self.log_moments + (1.0 + self.power) * epsilon, math.inf)))

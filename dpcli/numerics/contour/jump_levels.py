@@ -34,23 +34,23 @@ from dpcli.numerics.tails import single_epsilon, single_log_delta
 # Estimates.
 NODES = 160  # nodes over the outcomes of a step for estimated moments
 NORMAL_ROUNDS = 8  # steps of a fixed-point iteration for a normal approximation
-LEAST_LOG, MOST_LOG = -36.0, 6.0  # range of log epsilon
-ROUGH = 1e-4  # relative accuracy in log epsilon
+LEAST_LOG, MOST_LOG = -36.0, 6.0  # range in which log epsilon is searched
+ROUGH = 1e-4  # relative accuracy of log epsilon
 LARGEST_EPSILON = 700.0  # larger epsilons are reduced to this, so that e^epsilon does not overflow
-LEAST_LOG_DELTA = -1400.0  # least estimate of log delta, which is below every float
+LEAST_LOG_DELTA = -1400.0  # least estimate of log delta; e^-1400 is below every positive float
 LOG_RARE = -7.0  # log of the probability of outcomes that are left out of the mean and standard deviation of the sum
-HIGHEST_LEVEL = 100.0  # a level so high that only LOG_RARE decides about the outcomes that are left out
+HIGHEST_LEVEL = 100.0  # a level so high that LOG_RARE alone decides which outcomes are left out
 FLAT = 1e6  # order z at which K(z) / z is about the largest loss, if there is one
 # Levels.
 LEVEL_DEVIATIONS = 2.0  # a level is at least this many standard deviations of the sum
 LEVEL_FACTORS = (1.0, 1.2, 1.5, 2.0)  # multiples of a level that are tried
 HIGHER_LEVEL = 2.0  # factor of the next level if a cut near epsilon gave no narrow interval
 LOG_THIRD_TERM = -21.0  # log of the third term, relative to delta, at which a level is high enough
-LOG_CUT_OFF = -28.0  # log of the mass that may be cut off below the level, relative to delta
+LOG_CUT_OFF = -28.0  # log of the mass that may be big if losses are cut below the level, relative to delta e^-epsilon
 FEWEST_ROWS = 2  # fewest rows that are cut together
 # The search for epsilon.
 ROUNDS = 8  # most cuts
-NARROW = 1e-7  # relative width of an interval at which no other cut is tried
+NARROW = 1e-7  # no other cut is tried after an interval of at most this relative width
 NEAR_ESTIMATE = 0.1  # if epsilon is within this relative distance of the cut's estimate, another cut at it would not help
 MAX_VAIN_CUTS, VAIN_RATIO = 1, 0.9  # the search ends after this many cuts that leave more than VAIN_RATIO of the interval's width
 LEAST_RATIO, MOST_RATIO = 2.5, 12.0  # range of the ratio between one estimate and the next if no epsilon was proved near the first

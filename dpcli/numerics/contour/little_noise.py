@@ -9,7 +9,7 @@ a normal term and a small error, only on the number K of steps in which the reco
 3. Suppose u >= a if B = 1, and u <= -a if B = 0. Under replace-one, suppose u <= -a also for -x. Then the loss is within
    ((1-q)/q + q/(1-q)) e^{-a} of c_1 + u if B = 1, and within 2 q/(1-q) e^{-a} of c_0 if B = 0. The difference has the form
    log(1 + v) <= v, once for each factor of the ratio.
-4. So the loss of all n steps is within `slack`, which depends on K, of S' = (n - K) c_0 + K c_1 + N(K mu^2 / 2, K mu^2), where
+4. So the loss S of all n steps is within `slack`, which depends on K, of S' = (n - K) c_0 + K c_1 + N(K mu^2 / 2, K mu^2), where
    K ~ Binomial(n, q). The probability that this fails is at most `missed` = 2 n Phi((a - mu^2/2) / mu).
 5. E[(1 - e^{eps - S})+] increases with S and lies between 0 and 1. Therefore
 
@@ -34,17 +34,17 @@ from dpcli.numerics.work import hold, spend
 
 # Soundness.
 ROUNDING = 4e-16  # relative rounding error of one operation
-ADDITION = 1e-3  # rounding error of a sum over counts, for each count, in units of ROUNDING
+ADDITION = 1e-3  # rounding error that each count adds to a sum over counts, in units of ROUNDING
 MISSED_RAISE = 1.01  # factor of `missed`, which exceeds the rounding of its terms
 # Accuracy: the bounds count what is left out.
 # Values of log(missed / delta) that are tried; a smaller one needs more slack.
 LOG_MISSED = (-23.0, -21.0, -20.0, -19.0, -18.0, -16.0)
 LOG_LIGHT = -42.0  # log of the probability of the largest counts, relative to delta, that is left out and added to `missed`
-LEAST_MU = 12.0  # for which the method is tried
-FARTHEST_DEVIATION = 40.0  # standard deviations of S', given K, above its mean beyond which no epsilon is looked for
-# Speed and memory.
-MOST_COMBINATIONS = 200_000  # of counts of the kinds
-LARGEST_COUNT = 2e5  # of one kind
+LEAST_MU = 12.0  # the method is tried from this mu on
+FARTHEST_DEVIATION = 40.0  # epsilon is searched up to this many standard deviations of S', given K, above its mean
+# Speed and memory; `spend` and `hold` (numerics/work.py) limit both.
+MOST_COMBINATIONS = 200_000  # most combinations of counts
+LARGEST_COUNT = 2e5  # largest K of a kind
 
 
 class StepKind(NamedTuple):
@@ -84,13 +84,13 @@ class CountedLoss(NamedTuple):
         spend(4.0 * len(self.means))
         gap, s = self.means - epsilon + slack, np.sqrt(self.variances)
         with np.errstate(all="ignore"):
-            place = gap / s
+            score = gap / s
             # The two terms of item 6. A count of 0 has no variance, and then S' is a constant.
-            log_p, log_q = log_ndtr_array(place), log_ndtr_array(place - s) - gap + 0.5 * self.variances
+            log_p, log_q = log_ndtr_array(score), log_ndtr_array(score - s) - gap + 0.5 * self.variances
             value = np.where(s > 0.0, np.exp(log_p) - np.exp(log_q), -np.expm1(-np.maximum(gap, 0.0)))
             # In units of ROUNDING: the terms times the sizes of their exponents.
             sizes = np.abs(gap) + np.abs(self.means) + abs(epsilon) + self.variances
-            errors = np.where(s > 0.0, np.exp(log_q) * sizes + np.exp(log_p) * (8.0 + np.abs(log_p) + place * place), 1.0)
+            errors = np.where(s > 0.0, np.exp(log_q) * sizes + np.exp(log_p) * (8.0 + np.abs(log_p) + score * score), 1.0)
         weights = np.exp(self.log_weights)
         rounding = ROUNDING * float(weights @ (errors + len(weights) * ADDITION + 16.0 * value))
         return float(weights @ np.maximum(value, 0.0)), rounding
@@ -99,7 +99,7 @@ class CountedLoss(NamedTuple):
         """Return (lower, upper) bounds on the epsilon >= 0 at which delta is e^log_delta."""
         top = float((self.means + FARTHEST_DEVIATION * np.sqrt(self.variances)).max() + self.slack.max()) + 1.0
         ends = []
-        for side in (0, 1):  # 0: the lower bounds on delta give the lower end. 1: the upper ones give the upper end
+        for side in (0, 1):  # lower bounds on delta give the lower end (0), and upper ones the upper end (1)
             excess = partial(self._excess, log_delta, side)
             ends.append(bracket_root(excess, 0.0, top, rtol=1e-13)[side] if excess(0.0) > 0.0 else 0.0)
         return ends[0], ends[1]
@@ -120,9 +120,9 @@ def counted_loss(parts: Sequence[tuple[StepKind, int]], log_delta: float, log_mi
     reach = math.sqrt(-2.0 * log_share)
     # The bound Phi(-x) <= phi(x) / x holds, and x > reach - 1.
     reach = math.sqrt(-2.0 * (log_share + math.log(math.sqrt(2.0 * math.pi) * (reach - 1.0))))
-    weights, means, variances, slack = np.zeros(1), np.zeros(1), np.zeros(1), np.zeros(1)
-    for part, n in parts:
-        mu, q = part.mu, part.rate
+    log_weights, means, variances, slack = np.zeros(1), np.zeros(1), np.zeros(1), np.zeros(1)
+    for kind, n in parts:
+        mu, q = kind.mu, kind.rate
         a = 0.5 * mu * mu - reach * mu
         if not 0.0 < q < 1.0 or a < 1.0:  # the slack would be large
             return None
@@ -130,16 +130,16 @@ def counted_loss(parts: Sequence[tuple[StepKind, int]], log_delta: float, log_mi
         if counts is None:
             return None
         k, log_weight = counts
-        if len(k) * len(weights) > MOST_COMBINATIONS:
+        if len(k) * len(log_weights) > MOST_COMBINATIONS:
             return None
-        hold(4.0 * len(k) * len(weights))
-        weights = (weights[:, None] + log_weight).ravel()
-        means = (means[:, None] + n * part.without + k * (part.present - part.without + 0.5 * mu * mu)).ravel()
+        hold(4.0 * len(k) * len(log_weights))
+        log_weights = (log_weights[:, None] + log_weight).ravel()
+        means = (means[:, None] + n * kind.without + k * (kind.present - kind.without + 0.5 * mu * mu)).ravel()
         variances = (variances[:, None] + k * (mu * mu)).ravel()
         odds = q / (1.0 - q)
         slack = (slack[:, None] + math.exp(-a) * (2.0 * n * odds + k * (1.0 / odds + 2.0 * odds))).ravel()
     missed = (math.exp(log_delta + log_missed) + len(parts) * math.exp(log_delta + LOG_LIGHT)) * MISSED_RAISE
-    return CountedLoss(weights, means, variances, slack, missed)
+    return CountedLoss(log_weights, means, variances, slack, missed)
 
 
 def _counts(n: int, q: float, log_least: float) -> tuple[Array, Array] | None:
@@ -149,7 +149,7 @@ def _counts(n: int, q: float, log_least: float) -> tuple[Array, Array] | None:
     if top > LARGEST_COUNT:
         return None
     k = np.arange(1.0, top + 1.0)
-    log_ratios = np.log((n - k + 1.0) / k) + (math.log(q) - math.log1p(-q))  # of P(K = k) to P(K = k - 1)
+    log_ratios = np.log((n - k + 1.0) / k) + (math.log(q) - math.log1p(-q))  # log P(K = k) / P(K = k - 1)
     return np.arange(top + 1.0), n * math.log1p(-q) + np.concatenate(([0.0], np.cumsum(log_ratios)))
 
 
@@ -160,12 +160,12 @@ def counted_losses(losses: Sequence[tuple[object, int]], log_delta: float) -> It
     """
     kinds: list[tuple[StepKind, int]] = []
     for loss, n in losses:
-        kind = getattr(loss, "step_kind", None)
-        part: StepKind | None = kind() if kind is not None else None
-        if part is None or part.mu < LEAST_MU:
+        method = getattr(loss, "step_kind", None)
+        kind: StepKind | None = method() if method is not None else None
+        if kind is None or kind.mu < LEAST_MU:
             return
-        kinds.append((part, n))
+        kinds.append((kind, n))
     for log_missed in LOG_MISSED:
-        counts = counted_loss(kinds, log_delta, log_missed)
-        if counts is not None:
-            yield counts
+        counted = counted_loss(kinds, log_delta, log_missed)
+        if counted is not None:
+            yield counted

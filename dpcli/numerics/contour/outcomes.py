@@ -2,7 +2,7 @@
 
 A loss with such a pair returns `Outcomes` from its method `outcomes` (as in noise/laplace.py). `SampledLoss` (sampling/poisson.py) samples
 these outcomes, and takes from them its CGF K(z) = log E_P[e^{z L}] and its law under a tilt t, e^{t L - K(t)} dP, whose characteristic
-function a contour needs (integral.py). z + 1 is the order of a CGF, g an unsampled loss, and r = P/Q.
+function a contour needs (integral.py). z + 1 is the order of a CGF, g an unsampled loss, and r = P/Q. `slope` is d log density / dg.
 
 On a Poisson sample of rate q a loss g becomes log m(g) with m = 1 - q + q e^g, or, in the other direction, minus that of -g. Atoms stay
 atoms, and pieces stay pieces. So the CGF is a sum over the atoms plus, for each piece, an integral of a function that is analytic where
@@ -10,20 +10,20 @@ atoms, and pieces stay pieces. So the CGF is a sum over the atoms plus, for each
 
 Quadrature on the real line.
 
-1. The Gauss-Legendre rule with K = POINTS points on a panel of half-length d errs by at most 8 d F s^-2K / (1 - 1/s), where F is the
+1. The Gauss-Legendre rule with N = POINTS points on a panel of half-length d errs by at most 8 d F s^-2N / (1 - 1/s), where F is the
    supremum of the modulus on the ellipse of half axes d (s +- 1/s) / 2 (Trefethen 2013, Theorem 19.3). With s = 4 and d <= WIDEST the
    ellipse stays where |Im g| <= pi / 2.
 2. There |m(g)| >= m(Re g) / sqrt 2. So the derivative of the integrand's logarithm with respect to g is at most
    A = |slope| + sqrt 2 (order + |y| + 1) max m'/m. The panels have d A <= RISE = 36.
 3. From the middle of a panel to its ellipse the integrand rises by at most e^{2.2 RISE}, and to its ends it falls by at most e^RISE.
    Relative to the integral of the modulus, the error is below 4 e^{3.2 RISE} 4^-128 < e^-60.
-4. Where the power of r is below e^-DROPPED of its largest value, only 1 + p (r - 1) remains of the integrand. There each panel is twice as
-   long as the one before, up to LONGEST_PANEL. With s = 2.5, 2.5^-128 < e^-117.
+4. Where the power of r is below e^-DROPPED of its largest value, only 1 + order (r - 1) remains of the integrand. There each panel is twice
+   as long as the one before, up to LONGEST_PANEL. With s = 2.5, 2.5^-128 < e^-117.
 
 Quadrature for many frequencies.
 
-1. The path of integration of f(g) m^{iy} goes up by H at one end of the piece, along Im g = H, and down again at the other end. Along
-   Im g = H, |m^{iy}| = e^{-y arg m} decays where it oscillates, so the same nodes serve all y.
+1. The path of integration of a density times m^{iy} goes up by H at one end of the piece, along Im g = H, and down again at the other end.
+   Along Im g = H, |m^{iy}| = e^{-y arg m} decays where it oscillates, so the same nodes serve all y.
 2. Panels along Im g = H have d <= H / 2.2. The vertical panels cover [0, h], [h, 4h], ... with y max m'/m h <= 1. Ellipses with s = 2.5
    then stay where 0 <= Im g <= pi / 2, except that the lowest one reaches less than h below, where e^{-y arg m} <= e.
 3. A H <= TURNED bounds the rise of the other factors. With FINER points the error is below 2.5^-96 e^{13 + 13 + 5} < e^-56, relative as
@@ -31,10 +31,10 @@ Quadrature for many frequencies.
 
 Decay of the characteristic function.
 
-1. Let p be the density of the loss under the tilted measure. For any step function 0 <= rho <= p, |phi(y)| <= 1 - INT rho + Var(rho) / |y|,
+1. Let f be the density of the loss under the tilted measure. For any step function 0 <= rho <= f, |phi(y)| <= 1 - INT rho + Var(rho) / |y|,
    which falls with |y|. To see this, integrate rho e^{iyL} by parts, and bound the integral of the rest by its mass.
-2. On a piece, log p is monotone on both sides of at most one place, where m'/m = (1 - slope) / (power + 1). So on a cell, p is at least the
-   smaller of its values at the two ends.
+2. On a piece, log f is monotone on both sides of at most one place, where m'/m = (1 - slope) / (power + 1), with the
+   power of m in the tilted density. So on a cell, f is at least the smaller of its values at the two ends.
 3. Capping rho at different levels gives different bounds, and the least one is used. Atoms contribute their mass to the rest.
 """
 
@@ -60,7 +60,7 @@ POINTS, FINER = 64, 48  # points on a panel of the real line, and on a panel of 
 TURNED = 20.0  # largest A H, for the path above the real line
 RISE, WIDEST = 36.0, 0.8  # largest A d and largest half-length d of a panel on the real line
 DROPPED = 200.0  # a power of r below e^-DROPPED of its largest value is negligible
-LONGEST_PANEL = 3.0  # where the power of r is negligible
+LONGEST_PANEL = 3.0  # longest panel where the power of r is negligible
 HIGHEST = 300.0  # largest loss for which the path above the line is used, because e^g and its powers must not overflow
 LARGE_LOSS = 30.0  # larger losses g use a sum of logarithms instead of expm1, which would overflow at much larger ones
 HALF_AXIS = 2.2  # at least (s + 1/s) / 2, the larger half axis of an ellipse with s = 4, in half-lengths of its panel
@@ -70,9 +70,9 @@ SUM_RAISE = 1e-9  # relative change to the safe side of sums over cells, which e
 # Accuracy: number of cells of a step function on a piece, and of levels at which it is capped, and the least level relative to the largest
 # one. Every step function gives a bound on decay.
 CELLS, LEVELS, LEAST_LEVEL = 256, 24, 1e-12
-# Speed.
-FEW_NODES = 3000  # on the real line; with more, the path above it is used
-OCTAVES, NEGATIVE = 8.0, 0.5  # octaves of orders that share nodes, and the difference of the keys of positive and negative orders
+# Speed; `spend` and `hold` (numerics/work.py) limit the work.
+FEW_NODES = 3000  # most nodes on the real line; instead of more, the path above it is used
+OCTAVES, NEGATIVE = 8.0, 0.5  # octaves of orders that share nodes; what the keys of negative orders differ by
 
 
 @dataclass(frozen=True, slots=True)
@@ -179,16 +179,16 @@ class LossPiece:
         """Return lower bounds on the tilted density of the loss on each cell of the piece, and on the cell's length in the loss."""
         power = t + 1.0 if self.sign > 0.0 else -t
         g = np.linspace(self.low, self.high, CELLS + 1)
-        # The place where log p turns, if there is one, becomes an end of a cell, so that log p is monotone on each cell.
+        # The place where log f turns, if there is one, becomes an end of a cell, so that log f is monotone on each cell.
         turn = (1.0 - self.slope) / (power + 1.0) if power != -1.0 else math.nan  # m'/m there
         if self.rate < 1.0 and 0.0 < turn < 1.0:
             place = math.log(turn / (1.0 - turn)) + math.log1p(-self.rate) - math.log(self.rate)
             if self.low < place < self.high:
                 g = np.sort(np.append(g, place))
         log_m = self.log_size(g)
-        log_p = self.log_density + self.slope * g + power * log_m - np.log(self._slope_of_log_m(g)) - cumulant
+        log_f = self.log_density + self.slope * g + power * log_m - np.log(self._slope_of_log_m(g)) - cumulant
         rounding = 1e-15 * np.abs(log_m[1:] + log_m[:-1])
-        return np.exp(np.minimum(log_p[1:], log_p[:-1])), np.maximum(np.diff(log_m) - rounding, 0.0)
+        return np.exp(np.minimum(log_f[1:], log_f[:-1])), np.maximum(np.diff(log_m) - rounding, 0.0)
 
     def _slope_of_log_m(self, g: Array) -> Array:
         """Return m'/m = q e^g / m, which increases with g."""
@@ -368,7 +368,7 @@ class TiltedOutcomes(TiltedAtoms):
         return POINTS * panels <= FEW_NODES or self._focused.largest > HIGHEST
 
     def _on_the_line(self, step: float, multiples: int | IndexArray) -> ComplexArray:
-        """Return `centred` from nodes on the real line. multiples: as of `characteristic_less_one`."""
+        """Return `centred` from nodes on the real line. multiples: as in `characteristic_less_one`."""
         reference, ratio = self._focused.nodes(self._t + 1.0, step * _number(multiples))
         return TiltedAtoms(reference + (self._t + 1.0) * ratio, ratio, self.cumulant).about(self.mean, step, multiples)
 
@@ -377,10 +377,10 @@ class TiltedOutcomes(TiltedAtoms):
 
         For a piece with r = 1 / (c m), the complex conjugate of the transform of log(c m) is used.
         """
-        atoms, t, mean = self._focused, self._t, self.mean
-        weights = np.exp(atoms.log_reference + (t + 1.0) * atoms.log_ratio - self.cumulant)
-        change, mass = characteristic_less_one(weights, atoms.log_ratio - mean, step, multiples), float(weights.sum())
-        for piece in atoms.pieces:
+        focused, t, mean = self._focused, self._t, self.mean
+        weights = np.exp(focused.log_reference + (t + 1.0) * focused.log_ratio - self.cumulant)
+        change, mass = characteristic_less_one(weights, focused.log_ratio - mean, step, multiples), float(weights.sum())
+        for piece in focused.pieces:
             log_terms, log_m = piece.path(t, step * _number(multiples))
             weight = np.exp(log_terms - self.cumulant)
             heavy = np.abs(weight) > LIGHT
@@ -411,12 +411,12 @@ def level_sets(pieces: list[tuple[Array, Array]]) -> tuple[Array, Array]:
     """
     if not pieces:
         return np.zeros(1), np.zeros(1)
-    top, least = max(float(p.max()) for p, _ in pieces), min(float(p.min()) for p, _ in pieces)
+    top, least = max(float(f.max()) for f, _ in pieces), min(float(f.min()) for f, _ in pieces)
     caps = np.geomspace(max(least, LEAST_LEVEL * top), top, LEVELS) if 0.0 < top < math.inf else np.zeros(1)
     integrals, variations = np.zeros(len(caps)), np.zeros(len(caps))
-    for p, lengths in pieces:
-        spend(float(len(caps) * len(p)))
-        rho = np.minimum(p, caps[:, None])
+    for f, lengths in pieces:
+        spend(float(len(caps) * len(f)))
+        rho = np.minimum(f, caps[:, None])
         integrals += (rho @ lengths) * (1.0 - SUM_RAISE)
         variations += (np.abs(np.diff(rho, axis=1)).sum(axis=1) + rho[:, 0] + rho[:, -1]) * (1.0 + SUM_RAISE)
     return integrals, variations

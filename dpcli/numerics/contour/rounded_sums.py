@@ -15,9 +15,9 @@ and none is transformed, so every mass keeps its relative accuracy.
    goes to the lower end of its cell. So no loss is below its grid point, and all losses are lowered to these.
 4. Both bounds err by about h^2 for each smooth loss on a grid of spacing h. For an atom between two points the lower bound errs by up to h.
 5. Far losses, which are above the grid of their step, need no sums. If one of them and the lowest losses of all other steps reach eps, then
-   outcomes with a far loss add P - e^eps Q of the event, and with all far losses independent that is 1 - PROD (1 - mass) each. Since
-   (1 - x)+ >= 1 - x, this is a lower bound in any case. Where another loss is below its grid, the upper bound gets e^eps Q of both. Of far
-   losses that may not reach eps, the upper bound gets the P-mass, and the lower bound nothing.
+   outcomes with a far loss add P - e^eps Q of this event. Its two probabilities are 1 - PROD (1 - mass), because steps are independent.
+   Since (1 - x)+ >= 1 - x, this is a lower bound in any case. Where another loss is below its grid, the upper bound gets e^eps Q of both.
+   Of far losses that may not reach eps, the upper bound gets the P-mass, and the lower bound nothing.
 6. The steps are divided into two halves with masses a_i and b_j at the losses x_i and y_j. With A_j the sum of b from j on, and
    D_j = (1 - e^-h) SUM_{m >= 1} e^{-(m-1) h} A_{j+m}, which is SUM_{l >= j} b_l (1 - e^{-(l-j) h}),
 
@@ -41,8 +41,8 @@ from dpcli.numerics.grid.lattice import cell_masses, chords, edge_share
 from dpcli.numerics.work import hold, remaining, spend
 
 # Soundness: bounds on rounding errors, and ranges in which no number overflows.
-LEAST_LOG_DELTA = -660.0  # so that the factors of item 7 are no larger than doubles
-LARGEST_LOSS = 600.0  # of one step on a grid, and its negative
+LEAST_LOG_DELTA = -660.0  # the factors of item 7 might overflow below this
+LARGEST_LOSS = 600.0  # largest loss of one step on a grid; the least one is its negative
 LEAST_MASS = 1e-306  # least number that is kept
 ULP = 2.0**-52  # twice the unit roundoff
 ROUNDING = 1e-12  # relative rounding error of a mass of one step beyond that of its tails, generously
@@ -55,14 +55,14 @@ LEFT_OUT = -40.0  # logarithm of the P-mass that may count as infinite in one su
 LOG_FEW = -15.0  # logarithm of the P-mass of far losses, relative to delta, that hardly matters
 LOG_BELOW = -60.0  # logarithm of the P-mass that is raised to the lowest loss
 FAR_RATIO = 1.25  # far losses are above this multiple of epsilon, and more if some losses are negative
-HALVINGS = 28  # halvings of the interval for epsilon
-# Least and largest loss, and number of losses on either side of 0, at which the ends of a grid are looked for.
+HALVINGS = 28  # number of halvings of the interval for epsilon
+# Least and largest size, and number on either side of 0, of the losses that are tried as ends of a grid.
 SURVEYED = (1e-9, LARGEST_LOSS, 500)
-# Speed and memory. MOST_CELLS and PRODUCTS also decide how fine the grid is.
+# Speed and memory, which `spend` and `hold` (numerics/work.py) limit. MOST_CELLS and PRODUCTS also decide how fine the grid is.
 MOST_CELLS = 1 << 16  # most cells of one loss
 PRODUCTS = 5e8  # most products of masses for one bound
 PRODUCT = 0.005  # work of a product, in cells; it takes about a quarter of a nanosecond
-PRODUCTS_SHARE = 0.15  # share of the work that is left that the products of one bound are planned for; they may be twice as many
+PRODUCTS_SHARE = 0.15  # share of the work left that the products of one bound are planned to take; they may take twice as much
 BLOCK = 8192  # most products of one sum; more would be divided among threads, which is slower
 
 
@@ -133,7 +133,7 @@ def _step(
     start = math.floor(ends[0] / spacing) - 1
     size = math.ceil(ends[1] / spacing) + 2 - start
     hold(8.0 * size)
-    offset = edge_share(start, size) * spacing
+    offset = edge_share(start, size) * spacing  # cells begin so far below grid points, so that atoms on these lie within
     at = spacing * (start + np.arange(size)) - offset
     with np.errstate(all="ignore"):  # masses of 0 have the logarithm -inf
         tails = loss.tails(at)  # type: ignore[attr-defined]
@@ -151,7 +151,7 @@ def _step(
         )
         if upward:
             raised = np.clip(rho + slip, 0.0, spacing)
-            weights = chords(0.0, spacing, np.zeros(size), mass * (1.0 + slip), raised)
+            weights = chords(0.0, spacing, np.zeros(size), mass * (1.0 + slip), raised)  # item 2
             weights[0] += math.exp(float(tails.p_below[0]) + log_scale)
             return Masses(weights, start, log_scale, -math.inf, ROUNDING), far, 0.0
         lowered = np.clip(rho - slip, 0.0, spacing)
@@ -172,7 +172,7 @@ class Halves:
 
     Args:
         losses, ranges: the losses with their counts, and the ends of the grid of each.
-        log_delta: that for which the factors of item 7 are chosen.
+        log_delta: the factors of item 7 are chosen for it.
         most: the largest number of products. Raises NotRepresentable if there would be more.
 
     Attributes:
@@ -215,8 +215,8 @@ class Halves:
         self.log_lost = float(np.logaddexp(first.lost, second.lost))
         self._error = (
             first.error + second.error + 4.0 * (size + len(first.weights) + 100.0) * ULP
-        )  # of the sums of item 6, generously
-        log_later = -log_delta * (count - 1) / count  # of the factor e^{c (n-1)/n} of item 7
+        )  # errors of both halves and, generously, of the sums of item 6
+        log_later = -log_delta * (count - 1) / count  # log of the factor e^{c (n-1)/n} of item 7
         self._underflow = (self._underflows + 2.0 * size) * LEAST_MASS * math.exp(log_later)
 
     def log_delta(self, epsilon: float) -> float:
@@ -244,7 +244,7 @@ class Halves:
         error = FAR_ROUNDING * (p_mass + q_mass)
         if not self._upward:
             return p_mass - q_mass - error
-        # Of outcomes in which one loss is far and another one below its grid.
+        # e^eps Q of the outcomes in which one loss is far and another one below its grid.
         q_of_both = growth * sum(n * far.q_above for n, far in reaching) * sum(n * far.q_below for n, far in self._far)
         return max(p_mass - q_mass, 0.0) + error + q_of_both * (1.0 + FAR_ROUNDING) + LEAST_MASS
 

@@ -21,14 +21,14 @@ from dpcli.numerics.work import TABLE, hold
 LIGHT = 1e-24
 # Soundness: it far exceeds the relative rounding of the distance, which is about 1e-14.
 SIEVE_SLACK = 1e-6
-# Logarithm of the error of phi that is asked for. It hardly matters, as the parts here are finite sums, which have rounding errors only.
+# Logarithm of the error that phi may have. It hardly matters: the parts here are finite sums, whose only errors are rounding.
 LOG_ERROR = -28.0
 # Speed.
-SIEVED = 160  # fewest copies; with fewer, a node is left out only if the characteristic function of one copy nearly vanishes
-LONG = 2048  # of fewer nodes, none is left out here, or at the end by `_evaluated` of integral.py
+SIEVED = 160  # fewest copies; with fewer, only nodes at which one copy's characteristic function nearly vanishes could be left out
+LONG = 2048  # of so few nodes none is left out here, or at the end by `_evaluated` of integral.py
 WIDE_BLOCK = 0.25  # most by which the distance d of `sieved` may change across a block of the first level; d is between 0 and 1
 FINER = 8  # number of blocks into which a block that is not left out is divided
-LEAST_SIEVE = 1 << 16  # terms that a further division into blocks may take, however few nodes there are
+LEAST_SIEVE = 1 << 16  # a further division may compute so many terms, however few nodes there are
 
 
 def may_sieve(part: Tilted, n: int) -> bool:

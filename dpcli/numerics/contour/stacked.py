@@ -22,9 +22,9 @@ from dpcli.numerics.products import characteristic_less_one_rows
 from dpcli.numerics.quadrature import MAX_NODES
 from dpcli.numerics.work import spend
 
-# Accuracy: heights of the lines above the real axis, as shares of a row's `_reach`. Each gives a bound.
+# Accuracy: heights of the lines above the real axis, as shares of a row's `_reach`. Every height gives a bound.
 SHARES = (0.003, 0.02, 0.09, 0.3, 0.7)
-MOST_FREQUENCIES = 4096  # for which the rows are computed together; it affects speed, and results by rounding alone
+MOST_FREQUENCIES = 4096  # with more, each row is computed alone; it affects speed, and results by rounding alone
 
 
 def in_stacks(losses: Losses) -> Losses:
@@ -99,7 +99,7 @@ def _reach(rows: Shifted) -> Array:
 class StackedTilted:
     """The sum of the rows' losses under the measure e^{t L - K(t)} dP.
 
-    exact_cgf: whether no row's CGF at t would need MAX_NODES nodes or more, for which it would be only a bound.
+    exact_cgf: whether every row's CGF at t takes fewer than MAX_NODES nodes. With more it would be only a bound.
     """
 
     def __init__(self, stack: StackedLoss, t: float) -> None:

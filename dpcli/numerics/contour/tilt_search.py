@@ -21,18 +21,18 @@ from dpcli.numerics.work import remembered
 # All of these decide only how near the tilt is to the best one, and how long the search takes.
 TILT_TOLERANCE = 0.3  # the search ends where the best tilt would gain less than this in the logarithm of the integrand
 FIRST_TILTS = (0.5, 2.0, 8.0, 32.0)  # tilts from which the search begins; most settings have their best tilt among them
-LEAST_TILT, LARGEST_TILT = 1e-12, 1e12  # tilts beyond are not tried
+LEAST_TILT, LARGEST_TILT = 1e-12, 1e12  # range of the tilts that are tried
 BRACKETINGS = 60  # most steps of the search by a bracket, each of which evaluates at most two tilts
 TILT_RATIO = 1.3  # ratio between the three tilts of a parabola, after the first one
 MAX_MOVE = 2.0  # largest factor between the vertex of a parabola and the tilts of the next one
-MAX_PARABOLAS = 5
+MAX_PARABOLAS = 5  # after so many, the bracket is used
 MAX_VARIATION = 1.3  # largest ratio of Chernoff's bounds at the three tilts; for a normal loss it is 1.035 at the best tilt
 FAR_MOVES = 2  # number of moves limited by MAX_MOVE after which the best tilt is taken to be far from the first ones
 VERY_MANY = 64  # number of different losses beyond which the tilt is chosen for a sample
 SAMPLE = 8  # number of different losses in the sample
 SUITS = 0.1  # the sample's tilt is used for all losses if its K differs from theirs by at most this share of t times epsilon
 BRACKET_RATIO = 4.0  # ratio of neighbouring tilts at which a bracket is extended, and above which it is always narrowed
-LARGEST_POWER = 50.0  # most ratios of tilts between a vertex and the middle tilt, so that no power overflows
+LARGEST_POWER = 50.0  # a vertex is at most so many ratios from the middle tilt, so that no power overflows
 
 
 def tilt_for(losses: Losses, log_delta: float) -> float:
@@ -64,8 +64,8 @@ def _tilt_by_parabolas(losses: Losses, log_delta: float) -> float | None:
     """
     first = np.array(FIRST_TILTS)
     values = _chernoff_epsilons(losses, 1.0, log_delta, first)
-    at = min(max(int(values.argmin()), 1), len(first) - 2)  # the middle one of three neighbours: the best, unless that is at an end
-    tilts, bounds = first[at - 1 : at + 2].tolist(), values[at - 1 : at + 2].tolist()
+    index = min(max(int(values.argmin()), 1), len(first) - 2)  # the middle of three: the best, or its neighbour at an end
+    tilts, bounds = first[index - 1 : index + 2].tolist(), values[index - 1 : index + 2].tolist()
     far_moves = 0
     for attempt in range(MAX_PARABOLAS):
         best = min(range(3), key=bounds.__getitem__)
@@ -126,12 +126,12 @@ def _chernoff_tilt(losses: Losses, scale: float, log_delta: float) -> tuple[floa
     best = evaluate(FIRST_TILTS)
     for _ in range(BRACKETINGS):
         ordered = sorted(epsilon_at)
-        at = ordered.index(best)
-        if at in (0, len(ordered) - 1) and 1e-10 < best < 1e10:  # so that both tilts beyond are allowed
-            ratio = BRACKET_RATIO if at > 0 else 1.0 / BRACKET_RATIO
+        index = ordered.index(best)
+        if index in (0, len(ordered) - 1) and 1e-10 < best < 1e10:  # so that both tilts beyond are allowed
+            ratio = BRACKET_RATIO if index > 0 else 1.0 / BRACKET_RATIO
             best = evaluate([best * ratio, best * ratio**2])
             continue
-        low, high = ordered[max(at - 1, 0)], ordered[min(at + 1, len(ordered) - 1)]
+        low, high = ordered[max(index - 1, 0)], ordered[min(index + 1, len(ordered) - 1)]
         if high <= BRACKET_RATIO * low and best * (min(epsilon_at[low], epsilon_at[high]) - epsilon_at[best]) < TILT_TOLERANCE:
             break
         best = evaluate([math.sqrt(low * best), math.sqrt(best * high)])

@@ -43,7 +43,7 @@ if TYPE_CHECKING:
 SHARES = (0.001, 0.004, 0.012, 0.03, 0.06, 0.12, 0.25, 0.45, 0.7, 0.9)  # heights of the lines, as shares of `reach`
 RAMP_SHARES = (0.1, 0.25, 0.5, 0.9)  # heights of the lines for a `Ramp`, as shares of its height
 REACH = 9.0  # largest height in standard deviations; beyond it the Gaussian weight alone grows too much
-FAR = 4.0  # frequency times standard deviation of the loss beyond which a line above the real axis is used
+FAR = 4.0  # beyond this frequency, in units of 1 / standard deviation of the loss, a line above the real axis is used
 HEIGHT = 1.5  # largest height of that line, in standard deviations of the Gaussian weight
 LEAST_K, MOST_K = 3.0, 10.0  # range of the sharpness k of a `Ramp`, per standard deviation; a larger one needs closer nodes
 # Soundness and speed: no error bound counts what the first three leave out. It is far below the rounding of the sums, or below the error
@@ -52,9 +52,9 @@ LIGHT = 1e-45  # smaller weights are left out
 LIGHT_SHARE = 1e-6  # weights below this share of the allowed error are left out
 RAMP_STEP = 0.08  # node distance times k of a `Ramp`: at its height of up to pi / (2 k), e^{-2 pi height / distance} is e^-123
 MODULUS_RAISE = 1.01  # factor of a sum of moduli of positive terms, which far exceeds the error of the sum
-# A value may exceed its bound from `decay` by this factor plus this much, for rounding; with more, the contour is refused.
+# Rounding may raise a value above its bound from `decay` by this factor plus this much; beyond, the contour is refused.
 EXCESS_FACTOR, EXCESS = 1.001, 1e-9
-# Memory: entries of a table that are in memory at a time.
+# Memory: most entries of a table at a time. `hold` (numerics/work.py) refuses large tables.
 BLOCK = 1 << 20
 # Floating point: smallest logarithm of a modulus, in place of -inf, which times a count would give NaN.
 LEAST_LOG_MODULUS = -700.0
@@ -147,7 +147,7 @@ def uncut(loss: Loss) -> bool:
 
 
 def log_inverse_moment(loss: Loss, power: Array) -> Array:
-    """Return log E_Q[r^-power] of a loss that is `uncut`. For a mirrored one it is K(power), as the other direction has the same law."""
+    """Return log E_Q[r^-power] of a loss that is `uncut`. For a mirrored one, whose other direction has the same law, it is K(power)."""
     return np.asarray(getattr(loss, "backwards", loss.cgf)(power))
 
 
@@ -160,7 +160,7 @@ class TiltedQuadrature:
         window: an interval outside of which less than e^-40 of the tilted mass lies.
         strip: the height up to which log Q and log r are analytic, and |r| is at most its value on the real line below.
         step: a node distance at which integrals of positive functions with this density are exact to e^-40.
-        exact_cgf: as of `Tilted`.
+        exact_cgf: as in `Tilted`.
 
     Lines above the real one are at shares of `reach`, the largest useful height.
     """
@@ -246,7 +246,7 @@ class TiltedQuadrature:
     def _on_the_line(self, step: float, multiples: int | IndexArray, log_error: float) -> ComplexArray:
         """Return the logarithms as log1p(E expm1), which keeps all digits of a characteristic function near 1.
 
-        multiples: as of `characteristic_less_one`.
+        multiples: as in `characteristic_less_one`.
         """
         last = multiples - 1 if isinstance(multiples, int) else int(multiples[-1])
         fine = self._fine_step(step * last, log_error)
@@ -268,7 +268,7 @@ class TiltedQuadrature:
         # On the line at -b the integrand is larger, by e^{+y turn}. So its growth there bounds both, and the 1 exceeds log 2 for two lines.
         growth = np.log(np.fmax(np.exp(log_density + y * turn).sum(axis=1), 1.0))
         steps = 2.0 * math.pi * self.reach * np.array(SHARES) / (growth + 1.0 - log_error)
-        return max(float(np.nanmax(steps)), 1e-9 * self.step)  # so small a step is refused by `line`, as too many nodes
+        return max(float(np.nanmax(steps)), 1e-9 * self.step)  # `line` refuses so small a step: too many nodes
 
     def _above(self, step: float, first: int, count: int, log_error: float) -> ComplexArray:
         """Return the logarithms from a line above the real one, at `count` frequencies from index `first` on; NaN if they must not be used.
@@ -296,7 +296,7 @@ class TiltedQuadrature:
 
 
 def _least_modulus(log_terms: Array, turn: Array, y: Array) -> Array:
-    """Return at each y the least over the lines of SUM e^{log_terms - y turn}. log_terms, turn: shape (lines, nodes)."""
+    """Return at each y the least over the lines of SUM e^{log_terms - y turn}. log_terms, turn = |arg r|: shape (lines, nodes)."""
     spend(0.5 * log_terms.size * len(y))
     rows = max(1, BLOCK // log_terms.size)
     blocks = np.split(y, range(rows, len(y), rows))
@@ -362,7 +362,7 @@ class SplitLoss:
         if float(ratio.imag.sum()) < 0.0:  # if arg r < 0 above the real line, the line below it is used, which is the mirror image
             log_density, ratio, log_share = log_density.conj(), ratio.conj(), log_share.conj()
         weights = np.exp(log_density - self._undivided.log_norm)
-        parts = np.stack([weights * np.exp(log_share), weights * -np.expm1(log_share)])  # of the bulk, and beyond
+        parts = np.stack([weights * np.exp(log_share), weights * -np.expm1(log_share)])  # the bulk, and the rest
         least = math.log(LIGHT_SHARE) + np.array([log_error, log_error_beyond])
         heavy = (np.abs(parts) > np.exp(least)[:, None]).any(axis=0)
         parts, loss = parts[:, heavy], ratio[heavy] - self._undivided.mean
@@ -372,9 +372,9 @@ class SplitLoss:
         log_phi, log_bulk = log1p_complex(change), log1p_complex(inside - beyond_sum)
         for logarithm in (log_phi, log_bulk):
             logarithm.real = np.maximum(logarithm.real, LEAST_LOG_MODULUS)
-        share = (beyond + beyond_sum) / (1.0 + change)  # (phi - B) / phi
-        near = np.abs(share) < 0.5  # there log1p of the share has more digits than the difference of the logarithms
-        return log_phi, np.where(near, log1p_complex(np.where(near, -share, 0.0)), log_bulk - log_phi)
+        gap = (beyond + beyond_sum) / (1.0 + change)  # (phi - B) / phi
+        near = np.abs(gap) < 0.5  # there log1p of -gap has more digits than the difference of the logarithms
+        return log_phi, np.where(near, log1p_complex(np.where(near, -gap, 0.0)), log_bulk - log_phi)
 
     def _lines_above(self) -> tuple[Array, Array, Array]:
         """Return log moduli of the density, log |1 - w| and |arg r|, on the lines at RAMP_SHARES of the ramp's height.

@@ -1,12 +1,12 @@
 """Tilted losses with closed forms: normal losses, finitely many atoms, losses with a known complex CGF, and losses of bounded range.
 
-L is the privacy loss under P, K(t) = log E[e^{t L}] its cumulant generating function (CGF), and a tilt t > 0 weighs each outcome by
-e^{t L - K(t)}, which moves the mean of L to where delta is decided. The classes implement the protocol `Tilted` (tilted.py), on whose
-accuracy the certified bounds of integral.py rely. E_t is the mean under the tilt. `centred` returns log E_t[e^{i y (L - mean)}] at the
-frequencies y = 0, step, 2 step, ..., and `centred_at`, which only a `pointwise` loss has, returns it at some multiples of `step`. Here both
-err by rounding alone, so they do not use the error that is allowed, `log_error`. `decay` bounds log |E_t[e^{i v L}]| for all v >= y, and
-`rise(x)` bounds K(t + x) - K(t), both from above. A true `exact_cgf` says that the CGF is no mere bound, and a true `finite_sum` that the
-characteristic function is a sum of `terms` terms.
+integral.py computes delta from the characteristic function of a privacy loss L under a tilt t > 0. The tilt weighs each outcome by
+e^{t L - K(t)} and so moves the mean of L to where delta is decided. K(t) = log E[e^{t L}] is the CGF of L under P, and E_t the mean under
+the tilt. The classes implement the protocol `Tilted` (tilted.py), on whose accuracy the bounds of integral.py rely. `centred` returns
+log E_t[e^{i y (L - mean)}] at y = 0, step, 2 step, ..., and `centred_at`, which only a `pointwise` loss has, at some multiples of `step`.
+Here both err by rounding alone, so they do not use `log_error`, the error that is allowed. For all v >= y, `decay` is an upper bound on
+log |E_t[e^{i v L}]|. `rise(x)` is one on K(t + x) - K(t). A true `exact_cgf` says that the CGF is no mere bound, and a true `finite_sum`
+that the characteristic function is a sum of `terms` terms.
 """
 
 from __future__ import annotations
@@ -22,16 +22,16 @@ from dpcli.numerics.logspace import log1p_complex, log_sum
 from dpcli.numerics.products import characteristic_less_one
 from dpcli.numerics.work import hold
 
-# Soundness and speed: smaller weights are left out. No error bound counts them, as they are far below the rounding of the sum, which is 1.
+# Soundness and speed: smaller weights are left out. No error bound counts them: they are far below the rounding of the sum, which is 1.
 LIGHT = 1e-45
-LEAST_WEIGHT = 1e-300  # replaces smaller weights, as zero has no logarithm
+LEAST_WEIGHT = 1e-300  # replaces smaller weights, because zero has no logarithm
 # Accuracy of the values, for which integral.py allows.
 LOG_COTH_ERROR = 1e-12  # exceeds the error of the logarithm in `TiltedRange.decay`
 MEAN_STEP = 1e-30  # h of K'(t) = Im K(t + i h) / h: nothing is subtracted, and the error of order h^2 is below the rounding
 # h of K''(t) = 2 (K(t) - Re K(t + i h)) / h^2, per unit of min(t, 1). The subtraction leaves an error of about 2e-6 |K(t)| / min(t, 1)^2.
 # Only the size of this variance counts: the search for the last node starts from it, and it scales allowances for rounding.
 VARIANCE_STEP = 1e-5
-# Of `TiltedRange`, with its c and e.
+# For `TiltedRange`, with its c and e.
 SERIES_UP_TO = 2.0  # largest modulus of (c + i y) e for which the power series is used, because it loses no digits there
 SMALL_RANGE = 0.05  # largest c e at which mean and variance are power series; what they leave out is below 1e-10 of them
 LARGE_RANGE = 300.0  # from this c e on, e^{-2 c e} is nothing next to 1, and sinh(c e)^2 would overflow soon
@@ -97,7 +97,7 @@ class TiltedAtoms:
     def about(self, mean: float, step: float, multiples: int | IndexArray) -> ComplexArray:
         """Return `centred` or `centred_at` with the loss measured from `mean` instead of its own mean.
 
-        multiples: as of `characteristic_less_one`.
+        multiples: as in `characteristic_less_one`.
         """
         heavy = self._weights > LIGHT
         losses = self._losses[heavy] + (self.mean - mean)

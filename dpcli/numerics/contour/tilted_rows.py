@@ -39,14 +39,14 @@ DIGITS = 28.0
 # Accuracy: any height gives a bound, and the remainder of a rank is added to the error.
 SHARES = (0.05, 0.2, 0.5, 0.9)  # heights of the lines, as shares of the strip
 HEIGHT = 1.5  # largest height of the line of integration, in standard deviations of the narrowest row
-HIGHEST = 0.45  # largest height of that line, as a share of the strip, as the error is bounded on a line twice as high
+HIGHEST = 0.45  # largest height of that line, as a share of the strip; the error is bounded on a line twice as high
 ROUNDED = 20.0  # the remainder may exceed the allowed error by this factor, because its exact sum is added to the error
 GOLDEN = 0.6180339887  # any irrational number serves to mix the columns of a matrix
 # Soundness and speed: weights below this share of the allowed error are left out, and no error bound counts them.
 LIGHT_SHARE = 1e-6
 # Floating point.
-LEAST_LOG_MODULUS = -700.0  # in place of -inf
-# Speed and memory.
+LEAST_LOG_MODULUS = -700.0  # replaces -inf, which times 0 is NaN
+# Speed and memory; `spend` and `hold` (numerics/work.py) limit both.
 RANKS = (40, 64, 100, 160)  # ranks that are tried, up to half of the number of rows
 BLOCK = 1 << 17  # entries of a table that are computed at a time
 
@@ -119,8 +119,8 @@ class TiltedRows:
         common = log_common.real + (self.t + 1.0) * s.real
         mu = self.part.rows.shifts[:, None]
         hold(0.5 * len(mu) * len(w))
-        place = ((w.real - self.part.centres[:, None]) ** 2 - w.imag**2) / (mu * mu)
-        moduli = np.exp(common - 0.5 * place - np.log(mu * math.sqrt(2.0 * math.pi) * self.norms[:, None]))
+        squares = ((w.real - self.part.centres[:, None]) ** 2 - w.imag**2) / (mu * mu)
+        moduli = np.exp(common - 0.5 * squares - np.log(mu * math.sqrt(2.0 * math.pi) * self.norms[:, None]))
         return moduli, np.abs(s.imag), s.real
 
     def decay(self, y: Array) -> Array:
@@ -194,7 +194,7 @@ class SplitRows:
         return np.exp(share.real) + np.abs(np.expm1(share))
 
     def bulk_cgf(self, rise: Array) -> Array:
-        """Return log of the product of E_t[w e^{rise (L - mean)}] over the rows, where w is the weight."""
+        """Return log of the product of E_t[f e^{rise (L - mean)}] over the rows, where f is the weight."""
         tilted, part = self._undivided, self._undivided.part
         w, s, log_common = (result.real for result in part.nodes.at(min(part.nodes.step, self._largest_step), 0.0))
         power = tilted.t + 1.0 + rise
@@ -217,11 +217,11 @@ class SplitRows:
         for block in _blocks(len(weights), count):
             products = _products_and_difference(inside.at(block), beyond.at(block), beyond.sums, counts)
             phi[block], bulk[block], difference[block] = products
-        share = difference / phi
-        near = np.abs(share) < 0.5  # there log1p of the share has more digits than the difference of the logarithms
+        gap = difference / phi
+        near = np.abs(gap) < 0.5  # there log1p of -gap has more digits than the difference of the logarithms
         log_phi, log_bulk = np.log(phi), np.log(bulk)
         log_bulk.real, log_phi.real = np.maximum(log_bulk.real, LEAST_LOG_MODULUS), np.maximum(log_phi.real, LEAST_LOG_MODULUS)
-        return tilted._without_mean(log_phi, step), np.where(near, log1p_complex(np.where(near, -share, 0.0)), log_bulk - log_phi)
+        return tilted._without_mean(log_phi, step), np.where(near, log1p_complex(np.where(near, -gap, 0.0)), log_bulk - log_phi)
 
     def decay(self, y: Array) -> Array:
         """Return for each of increasing y an upper bound on log |prod phi_i(v) - prod B_i(v)| for every v >= y.
@@ -320,7 +320,7 @@ def _products_and_difference(
         phi, m = 1.0 + change, beyond_of_one + beyond_sum
         if count == 1.0:
             bulk = phi - m
-        else:  # of phi^count - B^count, where log_ratio is log(B / phi)
+        else:  # the same for phi^count and B^count; log_ratio is log(B / phi)
             log_phi, log_ratio = log1p_complex(change), log1p_complex(-m / phi)
             phi, bulk = np.exp(count * log_phi), np.exp(count * log1p_complex(inside_of_one - beyond_sum))
             m = np.where(np.abs(count * log_ratio) < 1.0, -phi * np.expm1(count * log_ratio), phi - bulk)
