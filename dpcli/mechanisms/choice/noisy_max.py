@@ -24,10 +24,9 @@ e^-t / 2, which is P(l > t). So the bound is tight for one choice. No two candid
 costs of certain leads as a lower bound (`TwoNoisyScores`). With Lap(1), that probability is e^-t (1/2 + t/4), and the curve is approached
 where it is small.
 
-Methods of a mechanism (mechanism.py): `losses` returns the privacy losses log dP/dQ of pairs (P, Q) of distributions that dominate the
-mechanism, and `attained` whether some data are claimed to attain them. `unclaimed` returns the mechanism without this claim; `witness`
-returns a mechanism whose cost is a lower bound. Of a type: `premises` lists what must hold for the cost, each with a test that violates it
-and the commands that enforce it, if any.
+The method `losses` of a mechanism (mechanism.py) returns the privacy losses log dP/dQ of pairs (P, Q) of distributions that dominate it.
+`attained` says whether some data are claimed to attain these pairs, and `unclaimed` drops this claim. `witness` returns a mechanism that
+the keys allow, whose cost is a lower bound.
 """
 
 from __future__ import annotations
@@ -137,6 +136,7 @@ class ReportNoisyMaxSpec(EpsilonSpec):
     """
 
     example: ClassVar[Mapping[str, Any]] = {"epsilon": 0.01}
+    # What must hold for the cost of a choice by scores. Each premise has a test that violates it.
     premises: ClassVar[Premises] = SCORES
 
     epsilon: Annotated[float, Key("pure epsilon of one report, in nats", POSITIVE)]
@@ -194,7 +194,7 @@ class SparseVectorSpec(EpsilonSpec):
 
     example: ClassVar[Mapping[str, Any]] = {"epsilon": 0.01, "answers": 2}
     premises: ClassVar[Premises] = (
-        SECRET,
+        SECRET,  # every release draws its own random numbers, and nobody sees them
         moves("No change moves a query by more than the sensitivity for which epsilon is stated.", "release"),
         of_mechanism(
             "The run ends after the stated number of answers above the threshold.",

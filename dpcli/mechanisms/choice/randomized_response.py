@@ -4,11 +4,9 @@ A *category* is one of k declared values. The true one is reported with odds e^e
 the cost does not depend on other records, and two versions of a record with different categories attain the pair. Whether somebody takes
 part is visible, so add-remove makes no sense here; `BlankedResponse` is for a blanked record that reports a uniform category.
 
-Methods of a mechanism (mechanism.py): `approx_dp` bounds epsilon at a delta from above, and `zcdp` rho. `losses` returns the privacy losses
-log dP/dQ of pairs (P, Q) of distributions that dominate the mechanism, and `attained` whether some data are claimed to attain them.
-`unclaimed` returns the mechanism without this claim. Of a type: `problems` checks the keys, `resolve` makes the mechanism, and `premises`
-lists what must hold for the cost, each with a test that violates it and the commands that enforce it, if any. A key with `claim=True` is a
-statement that dpcli does not enforce.
+A mechanism has upper bounds on its cost (mechanism.py): `approx_dp` returns epsilon at a delta and `zcdp` rho. `losses` returns the privacy
+losses log dP/dQ of pairs (P, Q) of distributions that dominate it. `attained` says whether some data are claimed to attain these pairs, and
+`unclaimed` drops this claim.
 """
 
 from __future__ import annotations
@@ -150,8 +148,9 @@ class RandomizedResponseSpec(StatedSpec):
 
     example: ClassVar[Mapping[str, Any]] = {"epsilon": 0.01}
     shows_presence: ClassVar[bool] = True
+    # What must hold for the cost. Each premise has a test that violates it.
     premises: ClassVar[Premises] = (
-        SECRET,
+        SECRET,  # every release draws its own random numbers, and nobody sees them
         moves("Every record responds once, and it is public which records respond."),
         of_mechanism(
             "Under zero-out a blanked record responds with the same probabilities, for a category that is fixed or drawn, or uniformly "
@@ -163,6 +162,7 @@ class RandomizedResponseSpec(StatedSpec):
     epsilon: Annotated[float | None, Key("pure epsilon of one response, in nats", POSITIVE)] = None
     keep: Annotated[float | None, Key("probability that the true category is reported, instead of epsilon", OPEN_UNIT)] = None
     categories: Annotated[int, Key("number of categories", AT_LEAST_TWO)] = 2
+    # claim=True: dpcli does not enforce what the key states.
     blank: Annotated[
         Literal["uniform"] | None,
         Key("response of a blanked record under zero-out: uniform over all categories; by default for any one of them", claim=True),

@@ -20,11 +20,10 @@ reports in the shuffled order, because A and B may too.
 The first version of arXiv:2208.04591 stated the second c for any randomiser. Its errata restrict this to a class of randomisers, so it is
 used for randomised response alone.
 
-Methods of a mechanism (mechanism.py): `approx_dp` bounds epsilon at a delta from above, and `zcdp` rho. `losses` returns the privacy losses
-log dP/dQ of pairs (P, Q) of distributions that dominate the mechanism, and `attained` whether some data are claimed to attain them.
-`unclaimed` returns the mechanism without this claim; `witness` returns a mechanism whose cost is a lower bound. Of a loss L: `cgf` bounds
-K(z) = log E_P[e^{z L}] from above. Of a type: `problems` checks the keys, and `premises` lists what must hold for the cost, each with a
-test that violates it and the commands that enforce it, if any. A key with `claim=True` is a statement that dpcli does not enforce.
+A mechanism has upper bounds on its cost (mechanism.py): `approx_dp` returns epsilon at a delta and `zcdp` rho. `losses` returns the privacy
+losses log dP/dQ of pairs (P, Q) of distributions that dominate it. `attained` says whether some data are claimed to attain these pairs, and
+`unclaimed` drops this claim. `witness` returns a mechanism that the keys allow, whose cost is a lower bound. Of a loss L, `cgf` bounds K(z)
+= log E_P[e^{z L}] from above.
 """
 
 from __future__ import annotations
@@ -199,8 +198,9 @@ class ShuffledReportsSpec(StatedSpec):
 
     example: ClassVar[Mapping[str, Any]] = {"users": 10_000, "local_epsilon": 0.5}
     shows_presence: ClassVar[bool] = True
+    # What must hold for the cost. Each premise has a test that violates it.
     premises: ClassVar[Premises] = (
-        SECRET,
+        SECRET,  # every release draws its own random numbers, and nobody sees them
         moves(
             "Every user sends one report in a run. It may be public who sends one, unless users are sampled: then the sample is secret."
         ),
@@ -218,6 +218,7 @@ class ShuffledReportsSpec(StatedSpec):
         ),
     )
 
+    # claim=True: dpcli does not enforce what the key states.
     users: Annotated[
         int, Key("number of honest users whose reports are shuffled together, at least; each sends one", USERS, claim=True)
     ]

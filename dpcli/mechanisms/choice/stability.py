@@ -6,11 +6,10 @@ is charged as delta (`Shown`). The counts of its other keys *move*, which noise 
 finds that many changes are needed to reach another answer. Both have no finite epsilon at delta = 0. Probabilities of showing are rounded
 up, and those of hiding down.
 
-Methods of a mechanism (mechanism.py): `approx_dp` bounds epsilon at a delta from above, and `zcdp` rho. `losses` returns the privacy losses
-log dP/dQ of pairs (P, Q) of distributions that dominate the mechanism. `unclaimed` returns the mechanism without the claim that some data
-attain its bounds; `split_failure` sets the probability of revealing everything aside. Of a loss L: `tails` returns log tail probabilities
-under P and Q. Of a type: `problems` checks the keys, `resolve` makes the mechanism, and `premises` lists what must hold for the cost, each
-with a test that violates it and the commands that enforce it, if any. A key with `claim=True` is a statement that dpcli does not enforce.
+A mechanism has upper bounds on its cost (mechanism.py): `approx_dp` returns epsilon at a delta and `zcdp` rho. `losses` returns the privacy
+losses log dP/dQ of pairs (P, Q) of distributions that dominate it. `unclaimed` drops the claim that some data attain these pairs.
+`split_failure` separates the probability that the pair reveals everything from the rest of the mechanism. Of a loss L, `tails` returns log
+tail probabilities under P and Q.
 """
 
 from __future__ import annotations
@@ -85,14 +84,16 @@ class StabilityHistogramSpec(Spec):
     evidence: ClassVar[CostEvidence] = CostEvidence.PRICED
     needs_delta: ClassVar[bool] = True
     fixed_threshold: ClassVar[bool] = True
+    # What must hold for the cost. Each premise has a test that violates it.
     premises: ClassVar[Premises] = (
-        SECRET,
+        SECRET,  # every release draws its own random numbers, and nobody sees them
         moves("No unit adds to more than max_groups keys, or more than max_rows to one key.", "release"),
     )
 
     threshold: Annotated[int, Key("noisy count that a key must exceed to be released", COUNT)]
     scale: Annotated[float | None, Key("scale of discrete Laplace noise e^{-|x|/scale} on each count", POSITIVE)] = None
     sigma: Annotated[float | None, Key("sigma of discrete Gaussian noise e^{-x^2/(2 sigma^2)} on each count", POSITIVE)] = None
+    # claim=True: dpcli does not enforce what the key states.
     max_groups: Annotated[int, Key("largest number of keys to whose counts one unit of privacy adds", COUNT, claim=True)] = 1
     max_rows: Annotated[int, Key("largest amount that one unit of privacy adds to the count of one key", COUNT, claim=True)] = 1
 

@@ -6,12 +6,11 @@ much as the worst of them, since one record is in one part; a replaced record ma
 that names other entries, its members, which share one sample: sampling then amplifies the whole group once, and never each member
 separately. A mechanism's *floor* is its `delta_floor`, below which it has no finite epsilon.
 
-Methods of a mechanism (mechanism.py): `approx_dp` bounds epsilon at a delta from above, `zcdp` rho, and `rdp` Renyi divergences. `losses`
-returns the privacy losses log dP/dQ of pairs (P, Q) of distributions that dominate the mechanism, and `attained` whether some data are
-claimed to attain them. `unclaimed` returns the mechanism without this claim; `witness` returns a mechanism whose cost is a lower bound;
-`split_failure` sets the probability of revealing everything aside. Of a loss L: `cgf` bounds K(z) = log E_P[e^{z L}] from above; `tails`
-returns log tail probabilities under P and Q. Of a type: `premises` lists what must hold for the cost, each with a test that violates it and
-the commands that enforce it, if any.
+A mechanism has upper bounds on its cost (mechanism.py): `approx_dp` returns epsilon at a delta, `zcdp` rho, and `rdp` Renyi divergences.
+`losses` returns the privacy losses log dP/dQ of pairs (P, Q) of distributions that dominate it. `attained` says whether some data are
+claimed to attain these pairs, and `unclaimed` drops this claim. `witness` returns a mechanism that the keys allow, whose cost is a lower
+bound. `split_failure` separates the probability that the pair reveals everything from the rest of the mechanism. Of a loss L, `cgf` bounds
+K(z) = log E_P[e^{z L}] from above, and `tails` returns log tail probabilities under P and Q.
 """
 
 from __future__ import annotations
@@ -180,6 +179,7 @@ class ComposedSpec(Spec):
 
     example: ClassVar[Mapping[str, Any]] = {"mechanisms": ["part"]}
     evidence: ClassVar[CostEvidence] = CostEvidence.PRICED
+    # What must hold for the cost. SECRET: every release draws its own random numbers, and nobody sees them.
     premises: ClassVar[Premises] = (SECRET, moves("The parts cost what they state, and each runs once on the same records."))
 
     mechanisms: Annotated[tuple[str, ...], Key("names of the entries that run together")]

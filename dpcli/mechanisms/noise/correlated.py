@@ -2,9 +2,8 @@
 
 The specs below have the keys of the types, which differ in their matrix. `resolve` returns the cost of a whole run, and `poisson_run` that
 of one turn on Poisson samples, with the number of turns. A record *participates* in some of the steps; the keys limit how often, and how
-close together. `encoded_norm` is the largest effect of these participations. `premises` lists what must hold for the cost, each with a test
-that violates it and the commands that enforce it, if any. `unclaimed` returns a mechanism without the claim that some data attain its
-bounds. A key with `claim=True` is a statement that dpcli does not enforce, and the runs of a sweep may differ in one with `varies=True`.
+close together. `encoded_norm` is the largest effect of these participations. `unclaimed` returns a mechanism without the claim that some
+data attain its bounds.
 
 Let x_1, x_2, ... be the clipped sums of the steps, and C a lower triangular matrix, the encoder. C x + noise, or any function of it, is
 released. The noise is one Gaussian vector for the whole run. So the run costs as much as one Gaussian at the sensitivity of x -> C x, also
@@ -66,8 +65,9 @@ class CorrelatedSpec(Spec):
 
     evidence: ClassVar[CostEvidence] = CostEvidence.PRICED
     needs_delta: ClassVar[bool] = True
+    # What must hold for the cost. Each premise has a test that violates it.
     premises: ClassVar[Premises] = (
-        SECRET,
+        SECRET,  # every release draws its own random numbers, and nobody sees them
         moves("No record contributes more than C (L2) to one step.", "train"),
         of_mechanism(
             "No record takes part more than max_participations times, or less than min_separation steps apart.",
@@ -81,6 +81,7 @@ class CorrelatedSpec(Spec):
         Key("standard deviation of the encoder's noise over C, the bound on one record's contribution to one step (L2)", POSITIVE),
     ]
     iterations: Annotated[int, Key("steps of one run", LENGTH, varies=True)]
+    # claim=True: dpcli does not enforce what the key states. varies=True: the runs of a sweep may differ in it.
     max_participations: Annotated[
         int, Key("largest number of steps of one run in which a record takes part", COUNT, claim=True, varies=True)
     ]

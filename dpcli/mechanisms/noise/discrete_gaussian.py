@@ -6,15 +6,12 @@ the extreme ones are listed (numerics/closed/integer_vectors.py). The loss of a 
 is the noise on the entries. If there are too many outcomes or shifts, only the norm is used (`NearlyGaussian`, nearly_gaussian.py). Numbers
 are exact up to rounding, or rounded up.
 
-Methods of a mechanism (mechanism.py): `approx_dp` bounds epsilon at a delta from above, `zcdp` rho, and `rdp` Renyi divergences. `losses`
-returns the privacy losses log dP/dQ of pairs (P, Q) of distributions that dominate the mechanism, and `attained` whether some data are
-claimed to attain them. `unclaimed` returns the mechanism without this claim; `witness` returns a mechanism whose cost is a lower bound. Of
-a loss L: `cgf` bounds K(z) = log E_P[e^{z L}] from above; `tails` returns log tail probabilities under P and Q; `tilted` returns the loss
-under P times e^{t L}, normalised; `outcomes` returns the atoms and densities of the pair; `mirrored` says that the loss of (Q, P) has the
-same law; `decays` says whether its characteristic function decays. Of a type: `problems` checks the keys, `resolve` makes the mechanism,
-`poisson` makes it on a Poisson sample, `taken_for_vector` is a sensitivity of which no key says that it is of one number, and `premises`
-lists what must hold for the cost, each with a test that violates it and the commands that enforce it, if any. A key with `claim=True` is a
-statement that dpcli does not enforce.
+A mechanism has upper bounds on its cost (mechanism.py): `approx_dp` returns epsilon at a delta, `zcdp` rho, and `rdp` Renyi divergences.
+`losses` returns the privacy losses log dP/dQ of pairs (P, Q) of distributions that dominate it. `attained` says whether some data are
+claimed to attain these pairs, and `unclaimed` drops this claim. `witness` returns a mechanism that the keys allow, whose cost is a lower
+bound. Of a loss L, `cgf` bounds K(z) = log E_P[e^{z L}] from above, and `tails` returns log tail probabilities under P and Q. `tilted`
+returns the loss under P times e^{t L}, normalised. `outcomes` returns the atoms and densities of the pair. `taken_for_vector` is a
+sensitivity of which no key says that it is of one number.
 """
 
 from __future__ import annotations
@@ -100,13 +97,15 @@ class DiscreteGaussianSpec(Spec):
     example: ClassVar[Mapping[str, Any]] = {"sigma": 40.0, "sensitivity": 1}
     evidence: ClassVar[CostEvidence] = CostEvidence.PRICED
     needs_delta: ClassVar[bool] = True
+    # What must hold for the cost. Each premise has a test that violates it.
     premises: ClassVar[Premises] = (
-        SECRET,
+        SECRET,  # every release draws its own random numbers, and nobody sees them
         moves("No change moves the whole numbers by more than is stated, in any of the norms.", "release"),
         OWN_NOISE,
     )
 
     sigma: Annotated[float, Key("sigma of the noise e^{-x^2/(2 sigma^2)}", POSITIVE)]
+    # claim=True: dpcli does not enforce what the key states.
     sensitivity: Annotated[
         int | None,
         Key("sensitivity of one integer under the file's adjacency; for a vector, state l2_sensitivity", COUNT, claim=True),
@@ -274,8 +273,8 @@ class DiscreteGaussianLoss:
     K(z) = z(z+1) s^2/(2 sigma^2) + log(theta(z s) / theta(0)), where theta(c) = sum_y e^{-(y-c)^2/(2 sigma^2)} <= theta(0).
     """
 
-    decays: ClassVar[bool] = False
-    mirrored: ClassVar[bool] = True
+    decays: ClassVar[bool] = False  # the characteristic function does not decay
+    mirrored: ClassVar[bool] = True  # the loss of (Q, P) has the same law
 
     sigma: float
     sensitivity: int

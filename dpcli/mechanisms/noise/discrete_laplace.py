@@ -3,10 +3,8 @@
 `DiscreteLaplaceSpec` has the keys, and `DiscreteLaplace` is the cost of an integer, or of a vector of integers, that moves by at most the
 L1 sensitivity s. The pair has one atom for each integer from 0 to s, up to MAX_ATOMS.
 
-Methods of a mechanism (mechanism.py): `approx_dp` bounds epsilon at a delta from above, and `zcdp` rho. `losses` returns the privacy losses
-log dP/dQ of pairs (P, Q) of distributions that dominate the mechanism, and `attained` whether some data are claimed to attain them. Of a
-type: `resolve` makes the mechanism, and `premises` lists what must hold for the cost, each with a test that violates it and the commands
-that enforce it, if any. A key with `claim=True` is a statement that dpcli does not enforce.
+A mechanism has upper bounds on its cost (mechanism.py): `approx_dp` returns epsilon at a delta and `zcdp` rho. `losses` returns the privacy
+losses log dP/dQ of pairs (P, Q) of distributions that dominate it. `attained` says whether some data are claimed to attain these pairs.
 """
 
 from __future__ import annotations
@@ -50,13 +48,15 @@ class DiscreteLaplaceSpec(Spec):
 
     example: ClassVar[Mapping[str, Any]] = {"scale": 90.0, "sensitivity": 1}
     evidence: ClassVar[CostEvidence] = CostEvidence.PRICED
+    # What must hold for the cost. Each premise has a test that violates it.
     premises: ClassVar[Premises] = (
-        SECRET,
+        SECRET,  # every release draws its own random numbers, and nobody sees them
         moves("No change moves the whole numbers by more than sensitivity (L1).", "release"),
-        OWN_NOISE,
+        OWN_NOISE,  # no two queries share noise
     )
 
     scale: Annotated[float, Key("scale of the noise e^{-|x|/scale}", POSITIVE)]
+    # claim=True: dpcli does not enforce what the key states.
     sensitivity: Annotated[
         int, Key("stated L1 sensitivity of the integer, or vector of integers, under the file's adjacency", COUNT, claim=True)
     ]

@@ -11,11 +11,9 @@ positive shift, and `log_rest` is the log weight at shift 0.
 If a mixture has too many shifts, or weights too small for a float, weight moves to larger shifts, never to smaller ones. The bounds then
 only grow, and `_rounds_up` takes back the claim that they are attained.
 
-Methods of a mechanism (mechanism.py): `approx_dp` bounds epsilon at a delta from above, `zcdp` rho, and `rdp` Renyi divergences. `losses`
-returns the privacy losses log dP/dQ of pairs (P, Q) of distributions that dominate the mechanism, and `attained` whether some data are
-claimed to attain them. `unclaimed` returns the mechanism without this claim. Of a type: `problems` checks the keys, and `premises` lists
-what must hold for the cost, each with a test that violates it and the commands that enforce it, if any. A key with `claim=True` is a
-statement that dpcli does not enforce.
+A mechanism has upper bounds on its cost (mechanism.py): `approx_dp` returns epsilon at a delta, `zcdp` rho, and `rdp` Renyi divergences.
+`losses` returns the privacy losses log dP/dQ of pairs (P, Q) of distributions that dominate it. `attained` says whether some data are
+claimed to attain these pairs, and `unclaimed` drops this claim.
 """
 
 from __future__ import annotations
@@ -136,16 +134,18 @@ class GaussianMixtureSpec(Spec):
     example: ClassVar[Mapping[str, Any]] = {"sigma": 40.0, "sensitivities": [0.0, 1.0], "probabilities": [0.5, 0.5]}
     evidence: ClassVar[CostEvidence] = CostEvidence.PRICED
     needs_delta: ClassVar[bool] = True
+    # What must hold for the cost. Each premise has a test that violates it.
     premises: ClassVar[Premises] = (
-        SECRET,
+        SECRET,  # every release draws its own random numbers, and nobody sees them
         moves("No record contributes more (L2) than the sensitivity that it drew."),
         of_mechanism(
             "Every record's contribution is drawn independently, whatever the record contains.",
             "test_a_record_that_chooses_its_own_contribution_moves_more",
         ),
-        NOISE,
+        NOISE,  # the noise has the named distribution
     )
 
+    # claim=True: dpcli does not enforce what the key states.
     sensitivities: Annotated[
         tuple[float, ...],
         Key("bounds on one record's contribution (L2), one for each outcome of its draw", NON_NEGATIVE, claim=True),

@@ -23,10 +23,9 @@ If the records are replaced, the subset j has the law P_j before and R_j after, 
 sum w_j dR_j/dQ)+]. The same proof serves: minus gamma l_{-n}(Y) rises in Y as l_n(Y) does, and its marginal is the largest too. So the pair
 (sum w_j Lap(s_j), sum w_j Lap(-s_j)) of one number dominates, where every record first adds and then takes its whole bound.
 
-Methods of a mechanism (mechanism.py): `approx_dp` bounds epsilon at a delta from above, and `zcdp` rho. `losses` returns the privacy losses
-log dP/dQ of pairs (P, Q) of distributions that dominate the mechanism, and `attained` whether some data are claimed to attain them. Of a
-loss L: `tails` returns log tail probabilities under P and Q; `outcomes` returns the atoms and densities of the pair; `mirrored` says that
-the loss of (Q, P) has the same law.
+A mechanism has upper bounds on its cost (mechanism.py): `approx_dp` returns epsilon at a delta and `zcdp` rho. `losses` returns the privacy
+losses log dP/dQ of pairs (P, Q) of distributions that dominate it. `attained` says whether some data are claimed to attain these pairs. Of
+a loss L, `tails` returns log tail probabilities under P and Q. `outcomes` returns the atoms and densities of the pair.
 """
 
 from __future__ import annotations
@@ -202,7 +201,7 @@ class LaplaceMixtureReplaceLoss(SampledLoss):
     For y >= 0 the reference has the density E e^{-y} / 2, where E = m(0) is the ratio of `removal` at 0, and the loss is log m(y) - log E.
     """
 
-    mirrored: ClassVar[bool] = True
+    mirrored: ClassVar[bool] = True  # the loss of (Q, P) has the same law
 
     removal: LaplaceMixtureLoss
 

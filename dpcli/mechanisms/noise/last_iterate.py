@@ -4,9 +4,7 @@ A step moves the model by a noisy gradient. Later steps hide earlier ones, so th
 (Altschuler, Talwar 2022, arXiv:2205.13710). If the batches of records are fixed beforehand, the run costs as much as one Gaussian. If each
 step draws its batch in secret, it costs as much as one Gaussian and the last sampled steps, or as all steps. The theorem, its proof and the
 formulas are in numerics/closed/shifted_interpolation.py. This file has the keys of the type "last-iterate", and translates them into
-mechanisms. `premises` lists what must hold for the theorem, each with a test that violates it and the commands that enforce it, if any. All
-bounds are rounded up. `unclaimed` returns a mechanism without the claim that some data attain its bounds. A key with `claim=True` is a
-statement that dpcli does not enforce.
+mechanisms. All bounds are rounded up. `unclaimed` returns a mechanism without the claim that some data attain its bounds.
 """
 
 from __future__ import annotations
@@ -74,10 +72,11 @@ class LastIterateSpec(Spec):
     evidence: ClassVar[CostEvidence] = CostEvidence.PRICED
     needs_delta: ClassVar[bool] = True
     final_only: ClassVar[bool] = True
+    # What must hold for the cost. Each premise has a test that violates it.
     premises: ClassVar[Premises] = (
-        SECRET,
+        SECRET,  # every release draws its own random numbers, and nobody sees them
         moves("No gradient of a record is longer than C, on the whole set of models. C is `lipschitz` if it is stated."),
-        NOISE,
+        NOISE,  # the noise has the named distribution
         of_mechanism(
             "No model but the last one of a run is released, seen, or used for a choice such as when to stop.",
             "test_models_on_the_way_tell_more_than_the_last",
@@ -112,6 +111,7 @@ class LastIterateSpec(Spec):
         Key("standard deviation of the noise on a sum of gradients over C, the bound on one record's gradient (L2)", POSITIVE),
     ]
     iterations: Annotated[int, Key("steps of one run", COUNT)]
+    # claim=True: dpcli does not enforce what the key states.
     learning_rate: Annotated[float, Key("step size, the same in every step; at most 2 / smoothness", POSITIVE, claim=True)]
     smoothness: Annotated[
         float,

@@ -5,11 +5,9 @@ Near the ends an output is possible under one dataset only: it *shows* the chang
 is the distance by which a change of the data moves the number. Two-sided geometric noise is another name of discrete Laplace noise.
 Probabilities of showing are rounded up.
 
-Methods of a mechanism (mechanism.py): `approx_dp` bounds epsilon at a delta from above, and `zcdp` rho. `losses` returns the privacy losses
-log dP/dQ of pairs (P, Q) of distributions that dominate the mechanism, and `attained` whether some data are claimed to attain them.
-`TruncatedSpec` (truncated_laplace.py) checks the keys, and has `with_group` make the mechanism. `premises` lists what must hold for the
-cost, each with a test that violates it and the commands that enforce it, if any. A key with `claim=True` is a statement that dpcli does not
-enforce.
+A mechanism has upper bounds on its cost (mechanism.py): `approx_dp` returns epsilon at a delta and `zcdp` rho. `losses` returns the privacy
+losses log dP/dQ of pairs (P, Q) of distributions that dominate it. `attained` says whether some data are claimed to attain these pairs.
+`TruncatedSpec` (truncated_laplace.py) checks the keys, and calls `with_group` for the mechanism.
 """
 
 from __future__ import annotations
@@ -57,14 +55,16 @@ class TruncatedDiscreteLaplaceSpec(TruncatedSpec):
     """
 
     example: ClassVar[Mapping[str, Any]] = {"scale": 90.0, "sensitivity": 1, "delta": 1e-10}
+    # What must hold for the cost. Each premise has a test that violates it.
     premises: ClassVar[Premises] = (
-        SECRET,
+        SECRET,  # every release draws its own random numbers, and nobody sees them
         moves("No change moves the whole number by more than sensitivity."),
-        OWN_NOISE,
+        OWN_NOISE,  # no two queries share noise
         REDRAWN,
     )
 
     scale: Annotated[float, Key("scale of the noise e^{-|x|/scale}", POSITIVE)]
+    # claim=True: dpcli does not enforce what the key states.
     sensitivity: Annotated[int, Key("stated sensitivity of the whole number under the file's adjacency", COUNT, claim=True)]
     bound: Annotated[int | None, Key("largest size of the noise; or state delta", COUNT)] = None
     delta: Annotated[float | None, Key("largest probability that a move by the sensitivity shows; or state bound", OPEN_UNIT)] = (

@@ -4,11 +4,9 @@ As the noise ends, an output may be possible under one dataset only: it *shows* 
 (`MayFail`). Inside of the bound the loss is at most that of Laplace noise. `CutLaplace` is the pair there (its docstring has the
 densities); a smaller move costs no more, by the proof in `truncated_laplace`.
 
-Methods of a mechanism (mechanism.py): `approx_dp` bounds epsilon at a delta from above, and `zcdp` rho. `losses` returns the privacy losses
-log dP/dQ of pairs (P, Q) of distributions that dominate the mechanism, and `attained` whether some data are claimed to attain them. Of a
-loss L: `tails` returns log tail probabilities under P and Q; `outcomes` returns the atoms and densities of the pair; `mirrored` says that
-the loss of (Q, P) has the same law. Of a type: `problems` checks the keys, and `premises` lists what must hold for the cost, each with a
-test that violates it and the commands that enforce it, if any. A key with `claim=True` is a statement that dpcli does not enforce.
+A mechanism has upper bounds on its cost (mechanism.py): `approx_dp` returns epsilon at a delta and `zcdp` rho. `losses` returns the privacy
+losses log dP/dQ of pairs (P, Q) of distributions that dominate it. `attained` says whether some data are claimed to attain these pairs. Of
+a loss L, `tails` returns log tail probabilities under P and Q. `outcomes` returns the atoms and densities of the pair.
 """
 
 from __future__ import annotations
@@ -94,14 +92,16 @@ class TruncatedLaplaceSpec(TruncatedSpec):
     """
 
     example: ClassVar[Mapping[str, Any]] = {"scale": 90.0, "sensitivity": 1.0, "delta": 1e-10}
+    # What must hold for the cost. Each premise has a test that violates it.
     premises: ClassVar[Premises] = (
-        SECRET,
+        SECRET,  # every release draws its own random numbers, and nobody sees them
         moves("No change moves the number by more than sensitivity."),
-        NOISE,
+        NOISE,  # the noise has the named distribution
         REDRAWN,
     )
 
     scale: Annotated[float, Key("scale of the noise e^{-|x|/scale}, in units of the number", POSITIVE)]
+    # claim=True: dpcli does not enforce what the key states.
     sensitivity: Annotated[float, Key("stated sensitivity of the number under the file's adjacency", POSITIVE, claim=True)]
     bound: Annotated[float | None, Key("largest size of the noise, in units of the number; or state delta", POSITIVE)] = None
     delta: Annotated[
@@ -196,7 +196,7 @@ class CutLaplace(Mechanism):
 class CutLaplaceLoss(SampledLoss):
     """The loss of `CutLaplace`. The loss of the other direction has the same law."""
 
-    mirrored: ClassVar[bool] = True
+    mirrored: ClassVar[bool] = True  # the loss of (Q, P) has the same law
 
     epsilon: float
     ends: float

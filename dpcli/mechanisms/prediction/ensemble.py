@@ -13,10 +13,8 @@ only a random subset of the models is averaged. The bounds are upper bounds, and
 4. Every f-divergence is convex in x, and jointly convex in the versions of x before and after a change. So the worst case has all values of
    x at corners of the allowed set.
 
-Methods of a mechanism (mechanism.py): `approx_dp` bounds epsilon at a delta from above, `zcdp` rho, and `rdp` Renyi divergences. `losses`
-returns the privacy losses log dP/dQ of pairs (P, Q) of distributions that dominate the mechanism. Of a type: `premises` lists what must
-hold for the cost, each with a test that violates it and the commands that enforce it, if any. A key with `claim=True` is a statement that
-dpcli does not enforce.
+A mechanism has upper bounds on its cost (mechanism.py): `approx_dp` returns epsilon at a delta, `zcdp` rho, and `rdp` Renyi divergences.
+`losses` returns the privacy losses log dP/dQ of pairs (P, Q) of distributions that dominate it.
 """
 
 from __future__ import annotations
@@ -253,12 +251,14 @@ class EnsembleMixtureSpec(Spec):
 
     example: ClassVar[Mapping[str, Any]] = {"shards": 4, "model_rate": 0.5, "radius": 0.1}
     evidence: ClassVar[CostEvidence] = CostEvidence.PRICED
+    # What must hold for the cost. Each premise has a test that violates it.
     premises: ClassVar[Premises] = (
-        SECRET,
+        SECRET,  # every release draws its own random numbers, and nobody sees them
         moves("One change retrains one model; the public model and the radius depend on no record.", "pmixed"),
-        DRAWN,
+        DRAWN,  # a token is drawn at random, and nothing else reads the models
     )
 
+    # claim=True: dpcli does not enforce what the key states.
     shards: Annotated[int, Key("number of disjoint shards of the private data, each with a fine-tuned model", SHARDS, claim=True)]
     radius: Annotated[
         float, Key("largest difference of any token's log-probability from the public model's, after projection", POSITIVE)

@@ -8,11 +8,11 @@ of the sampled loss at l are therefore mixtures of the inner tails at the loss L
 The *outcomes* of a loss (`Outcomes`, numerics/contour/outcomes.py) are its atoms and densities, if they have a closed form. Sampled losses
 take their CGF and characteristic function from them.
 
-Methods of a mechanism (mechanism.py): `approx_dp` bounds epsilon at a delta from above, `zcdp` rho, and `rdp` Renyi divergences. `losses`
-returns the privacy losses log dP/dQ of pairs (P, Q) of distributions that dominate the mechanism, and `attained` whether some data are
-claimed to attain them. `unclaimed` returns the mechanism without this claim. Of a loss L: `cgf` bounds K(z) = log E_P[e^{z L}] from above;
-`tails` returns log tail probabilities under P and Q; `tilted` returns the loss under P times e^{t L}, normalised; `outcomes` returns the
-atoms and densities of the pair.
+A mechanism has upper bounds on its cost (mechanism.py): `approx_dp` returns epsilon at a delta, `zcdp` rho, and `rdp` Renyi divergences.
+`losses` returns the privacy losses log dP/dQ of pairs (P, Q) of distributions that dominate it. `attained` says whether some data are
+claimed to attain these pairs, and `unclaimed` drops this claim. Of a loss L, `cgf` bounds K(z) = log E_P[e^{z L}] from above, and `tails`
+returns log tail probabilities under P and Q. `tilted` returns the loss under P times e^{t L}, normalised. `outcomes` returns the atoms and
+densities of the pair.
 """
 
 from __future__ import annotations

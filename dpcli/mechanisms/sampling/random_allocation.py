@@ -15,9 +15,9 @@ independent outcomes, one of which, at a secret place, is from P.
 Sources: Feldman & Shenfeld 2026, arXiv:2602.17284, for numerical accounting of this kind; Chua et al. 2024, arXiv:2412.16802, and Feldman &
 Shenfeld 2025, arXiv:2502.08202, for the sampling scheme.
 
-Methods of a mechanism (mechanism.py): `approx_dp` bounds epsilon at a delta from above, and `zcdp` rho. `losses` returns the privacy losses
-log dP/dQ of pairs (P, Q) of distributions that dominate the mechanism, and `attained` whether some data are claimed to attain them. Of a
-loss L: `cgf` bounds K(z) = log E_P[e^{z L}] from above; `tails` returns log tail probabilities under P and Q; `outcomes` returns the
+A mechanism has upper bounds on its cost (mechanism.py): `approx_dp` returns epsilon at a delta and `zcdp` rho. `losses` returns the privacy
+losses log dP/dQ of pairs (P, Q) of distributions that dominate it. `attained` says whether some data are claimed to attain these pairs. Of
+a loss L, `cgf` bounds K(z) = log E_P[e^{z L}] from above, and `tails` returns log tail probabilities under P and Q. `outcomes` returns the
 finitely many outcomes of the pair.
 """
 

@@ -8,9 +8,9 @@ the proof. accountants/directions.py uses it for a step that has a Renyi curve a
 
 A lower bound comes from a release that the statement allows, such as a Gaussian (`witness`).
 
-Methods of a mechanism (mechanism.py): `approx_dp` bounds epsilon at a delta from above, `zcdp` rho, and `rdp` Renyi divergences. `witness`
-returns a mechanism whose cost is a lower bound. Of a loss L: `tails` returns log tail probabilities under P and Q. Of a type: `problems`
-checks the keys, and `stated` returns the mechanism as stated.
+A mechanism has upper bounds on its cost (mechanism.py): `approx_dp` returns epsilon at a delta, `zcdp` rho, and `rdp` Renyi divergences.
+`witness` returns a mechanism that the keys allow, whose cost is a lower bound. Of a loss L, `tails` returns log tail probabilities under P
+and Q. `stated` returns the mechanism as the keys state it.
 """
 
 from __future__ import annotations

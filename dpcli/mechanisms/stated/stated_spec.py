@@ -74,6 +74,7 @@ class EpsilonSpec(StatedSpec):
 class GivenSpec(StatedSpec):
     """A stated guarantee that may state its own adjacency."""
 
+    # What must hold for the cost: every release draws its own random numbers in secret, and the statement is true for it.
     premises: ClassVar[Premises] = (SECRET, STATED)
 
     adjacency: Annotated[
