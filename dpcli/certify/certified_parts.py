@@ -203,7 +203,7 @@ def _members(
     A member that the file declares by an entry gets a line with this entry, from which its numbers are read.
     """
     spec = only_spec(line)
-    names = [] if spec is None else part_names(spec)  # of the entries that this entry runs
+    names = [] if spec is None else part_names(spec)  # names of the entries that this entry runs
     if isinstance(mechanism, Composed) and len(names) == len(mechanism.parts):
         for name, (part, runs) in zip(names, mechanism.parts, strict=True):
             yield from _members(entries, replace(line, entries=(entries[name],)), part, runs * count)

@@ -83,7 +83,7 @@ def _toeplitz_norm(spec: ToeplitzSpec) -> SquaredNorm | None:
 
 def _buffered_norm(spec: BufferedToeplitzSpec) -> SquaredNorm | None:
     decays, scales = ([Fraction(repr(value)) for value in values] for values in (spec.buf_decay, spec.output_scale))
-    if sum(scales) > 1:  # as decimals, though not as doubles: the coefficients might increase
+    if sum(scales) > 1:  # the decimals may exceed 1 where the doubles do not; the coefficients might then increase
         return None
     return _densest_norm(spec, _geometric_column(decays, scales, spec.iterations))
 

@@ -6,10 +6,10 @@ choices are divided into blocks. The worst curve of a block, delta as a function
 (numerics/grid/choice_curve.py).
 
 A mechanism has upper bounds on its cost (mechanism.py): `approx_dp` returns epsilon at a delta, `zcdp` rho, and `rdp` Renyi divergences.
-`losses` returns the privacy losses log dP/dQ of pairs (P, Q) of distributions that dominate it. `attained` says whether some data are
-claimed to attain these pairs. `witness` returns a mechanism that the keys allow, whose cost is a lower bound. Of a loss L, `cgf` bounds
-K(z) = log E_P[e^{z L}] from above, and `tails` returns log tail probabilities under P and Q. `tilted` returns the loss under P times
-e^{t L}, normalised. `outcomes` returns the atoms and densities of the pair.
+`losses` returns the privacy losses log dP/dQ of dominating pairs (P, Q). `attained` says whether some data are claimed to attain these
+pairs. `witness` returns a mechanism that the keys allow, whose cost is a lower bound. Of a loss L, `cgf` bounds K(z) = log E_P[e^{z L}]
+from above, and `tails` returns log tail probabilities under P and Q. `tilted` returns the loss under P times e^{t L}, normalised.
+`outcomes` returns the atoms and densities of the pair.
 """
 
 from __future__ import annotations
@@ -181,7 +181,9 @@ class RangeLoss:
         with np.errstate(all="ignore"):
             gap = self.epsilon * z * self.epsilon * (z + 1.0)  # a^2 - b^2
             low = np.log1p(gap * sinhc_slope(near, b) / (math.sinh(b) / b)) if b < LARGEST_SERIES_ARGUMENT else np.zeros_like(a)
-            ends = np.log1p(np.expm1(-2.0 * z * self.epsilon) / -np.expm1(2.0 * b)) if b < 300.0 else 0.0  # about e^-600 or less
+            ends = (
+                np.log1p(np.expm1(-2.0 * z * self.epsilon) / -np.expm1(2.0 * b)) if b < 300.0 else 0.0
+            )  # beyond, it is about e^-600 or less
             high = z * self.epsilon - np.log1p(2.0 * z) + ends
         return np.asarray(np.where((a < LARGEST_SERIES_ARGUMENT) & (b < LARGEST_SERIES_ARGUMENT), low, high) * (1.0 + 1e-13))
 

@@ -24,9 +24,9 @@ e^-t / 2, which is P(l > t). So the bound is tight for one choice. No two candid
 costs of certain leads as a lower bound (`TwoNoisyScores`). With Lap(1), that probability is e^-t (1/2 + t/4), and the curve is approached
 where it is small.
 
-The method `losses` of a mechanism (mechanism.py) returns the privacy losses log dP/dQ of pairs (P, Q) of distributions that dominate it.
-`attained` says whether some data are claimed to attain these pairs, and `unclaimed` drops this claim. `witness` returns a mechanism that
-the keys allow, whose cost is a lower bound.
+The method `losses` of a mechanism (mechanism.py) returns the privacy losses log dP/dQ of dominating pairs (P, Q). `attained` says whether
+some data are claimed to attain these pairs, and `unclaimed` drops this claim. `witness` returns a mechanism that the keys allow, whose cost
+is a lower bound.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ from dpcli.mechanisms.stated.stated_spec import EpsilonSpec
 from dpcli.numerics.arrays import Array, np
 
 LEAST_WITNESS = 1e-3  # least epsilon for which the losses of two candidates keep their digits
-# Leads of the first candidate, on both sides of half a move, that are tried as the costliest. Each gives a lower bound (accuracy).
+# The search for the costliest lead tries LEADS leads, up to FARTHEST_LEAD from half a move. Each gives a lower bound (accuracy).
 FARTHEST_LEAD, LEADS = 30.0, 601
 
 
@@ -110,9 +110,9 @@ class TwoNoisyScores(Mechanism):
 
 
 def _log_chances(leads: Array, *, laplace: bool) -> tuple[Array, Array]:
-    """Return the log probabilities that the first of two candidates is chosen, and that the other one is. leads: of the first one."""
+    """Return the log probabilities that the first of two candidates is chosen, and that the other one is. leads: by how much it leads."""
     distance = np.abs(leads)
-    less = -distance + (np.log(0.5 + 0.25 * distance) if laplace else -math.log(2.0))  # of the one that is behind
+    less = -distance + (np.log(0.5 + 0.25 * distance) if laplace else -math.log(2.0))  # log chance of the candidate that is behind
     more = np.log1p(-np.exp(less))
     return np.where(leads < 0.0, less, more), np.where(leads < 0.0, more, less)
 

@@ -5,8 +5,8 @@ the cost does not depend on other records, and two versions of a record with dif
 part is visible, so add-remove makes no sense here; `BlankedResponse` is for a blanked record that reports a uniform category.
 
 A mechanism has upper bounds on its cost (mechanism.py): `approx_dp` returns epsilon at a delta and `zcdp` rho. `losses` returns the privacy
-losses log dP/dQ of pairs (P, Q) of distributions that dominate it. `attained` says whether some data are claimed to attain these pairs, and
-`unclaimed` drops this claim.
+losses log dP/dQ of dominating pairs (P, Q). `attained` says whether some data are claimed to attain these pairs, and `unclaimed` drops this
+claim.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from dpcli.mechanisms.stated.pure_and_approx import Pure
 from dpcli.mechanisms.stated.stated_spec import StatedSpec
 
 LARGEST_EPSILON = 1e6  # largest epsilon whose losses have enough digits; beyond it there are only epsilon and rho
-LARGE_EPSILON = 700.0  # epsilon from which on a formula without e^epsilon is used, which cannot overflow
+LARGE_EPSILON = 700.0  # from this epsilon on a formula without e^epsilon is used, because e^epsilon might overflow
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,7 +62,7 @@ class RandomizedResponse(Mechanism):
     def losses(self) -> tuple[AtomicLoss]:
         _require_digits(self.epsilon)
         log_true, log_false = self._log_probabilities()
-        reference, probability = (log_true, log_false), (log_false, log_true)  # of the two categories, under Q and under P
+        reference, probability = (log_true, log_false), (log_false, log_true)  # log chances of the two categories, under Q and P
         return (AtomicLoss(reference, log_ratio=(-self.epsilon, self.epsilon), log_probability=probability),)
 
 
@@ -80,7 +80,7 @@ class BlankedResponse(Mechanism):
     def _log_ratios(self) -> tuple[float, float]:
         """Return log(k p) >= 0 and log(k (1-p)/(k-1)) <= 0, with all digits at a small epsilon and with very many categories."""
         k, e0 = self.categories, self.epsilon
-        log_total = math.log1p((k - 1) * math.exp(-e0))  # of the odds of all categories, relative to the true one
+        log_total = math.log1p((k - 1) * math.exp(-e0))  # the total odds of all categories, relative to the true one
         log_true = math.log(k) - log_total
         if e0 >= LARGE_EPSILON:
             return log_true, math.log(k) - e0 - log_total
@@ -120,7 +120,7 @@ class BlankedResponse(Mechanism):
 
 
 def _require_digits(epsilon: float) -> None:
-    """Check that a loss of this size has enough digits beside its probability. Raises NotRepresentable if it has not."""
+    """Check that a loss of this size has enough digits beside its probability. Raises NotRepresentable otherwise."""
     if epsilon > LARGEST_EPSILON:
         raise NotRepresentable(
             f"a response with epsilon {epsilon:g} has losses above {LARGEST_EPSILON:g}, which have too few digits"
@@ -148,7 +148,7 @@ class RandomizedResponseSpec(StatedSpec):
 
     example: ClassVar[Mapping[str, Any]] = {"epsilon": 0.01}
     shows_presence: ClassVar[bool] = True
-    # What must hold for the cost. Each premise has a test that violates it.
+    # What must hold for the cost: premises, each with a test that violates it, and the commands that enforce it, if any.
     premises: ClassVar[Premises] = (
         SECRET,  # every release draws its own random numbers, and nobody sees them
         moves("Every record responds once, and it is public which records respond."),

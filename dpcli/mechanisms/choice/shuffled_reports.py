@@ -21,9 +21,9 @@ The first version of arXiv:2208.04591 stated the second c for any randomiser. It
 used for randomised response alone.
 
 A mechanism has upper bounds on its cost (mechanism.py): `approx_dp` returns epsilon at a delta and `zcdp` rho. `losses` returns the privacy
-losses log dP/dQ of pairs (P, Q) of distributions that dominate it. `attained` says whether some data are claimed to attain these pairs, and
-`unclaimed` drops this claim. `witness` returns a mechanism that the keys allow, whose cost is a lower bound. Of a loss L, `cgf` bounds K(z)
-= log E_P[e^{z L}] from above.
+losses log dP/dQ of dominating pairs (P, Q). `attained` says whether some data are claimed to attain these pairs, and `unclaimed` drops this
+claim. `witness` returns a mechanism that the keys allow, whose cost is a lower bound. Of a loss L, `cgf` bounds K(z) = log E_P[e^{z L}]
+from above.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ from dpcli.numerics.work import shared  # a cache
 
 MOST_USERS = 10**10  # soundness: up to this number, the rounding of binomial probabilities is covered (numerics/grid/clones.py)
 USERS = Constraint("a whole number from 1 to 10^10", lambda x: 1 <= x <= MOST_USERS, (("minimum", 1), ("maximum", MOST_USERS)))
-# rho, the largest K(z) / (z (z + 1)), is computed at z = FIRST_Z, FIRST_Z RHO_RATIO, ... and bounded between these: they affect accuracy.
+# rho, the largest K(z) / (z (z + 1)), is computed at z = FIRST_Z, FIRST_Z RHO_RATIO, ... and bounded between these. Both affect accuracy.
 FIRST_Z = 1e-3  # least z
 RHO_RATIO = 1.1  # ratio of neighbouring z
 MOST_ORDERS = 100  # number of z at which K is computed at a time; it affects memory
@@ -99,7 +99,7 @@ def _rho(loss: ClonesLoss) -> float:
     K is convex, with K(0) = 0. So K(z) / z increases, to at most the local epsilon, and between two points K is below its chord b z - a
     with a >= 0. (b z - a) / (z (z + 1)) is largest at b z^2 = a (2z + 1).
     """
-    first = float(loss.cgf(np.array([FIRST_Z]))[0]) / FIRST_Z  # a bound up to FIRST_Z
+    first = float(loss.cgf(np.array([FIRST_Z]))[0]) / FIRST_Z  # K(z) / z is at most this for z <= FIRST_Z
     last = 2.0 * loss.epsilon / first  # beyond it, K(z) / (z (z + 1)) <= local epsilon / (z + 1) is below half of `first`
     number = math.ceil(math.log(max(last, 1.0) / FIRST_Z) / math.log(RHO_RATIO)) + 1
     z = np.asarray(FIRST_Z * RHO_RATIO ** np.arange(number, dtype=float))
@@ -148,7 +148,7 @@ class Shuffled(Mechanism):
         pure = Pure(self.epsilon).approx_dp(delta)
         if delta <= 0.0 or pure == 0.0 or self._is_unamplified():
             return pure
-        return min(pure, single_epsilon_upper(self._loss(), math.log(delta), near=min(pure, 1.0)))  # near: a guess
+        return min(pure, single_epsilon_upper(self._loss(), math.log(delta), near=min(pure, 1.0)))  # near: a guess to start from
 
     def zcdp(self) -> float:
         """Return the smaller of rho of the pair and rho of the local epsilon."""
@@ -198,7 +198,7 @@ class ShuffledReportsSpec(StatedSpec):
 
     example: ClassVar[Mapping[str, Any]] = {"users": 10_000, "local_epsilon": 0.5}
     shows_presence: ClassVar[bool] = True
-    # What must hold for the cost. Each premise has a test that violates it.
+    # What must hold for the cost: premises, each with a test that violates it, and the commands that enforce it, if any.
     premises: ClassVar[Premises] = (
         SECRET,  # every release draws its own random numbers, and nobody sees them
         moves(

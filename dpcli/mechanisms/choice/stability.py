@@ -7,9 +7,9 @@ finds that many changes are needed to reach another answer. Both have no finite 
 up, and those of hiding down.
 
 A mechanism has upper bounds on its cost (mechanism.py): `approx_dp` returns epsilon at a delta and `zcdp` rho. `losses` returns the privacy
-losses log dP/dQ of pairs (P, Q) of distributions that dominate it. `unclaimed` drops the claim that some data attain these pairs.
-`split_failure` separates the probability that the pair reveals everything from the rest of the mechanism. Of a loss L, `tails` returns log
-tail probabilities under P and Q.
+losses log dP/dQ of dominating pairs (P, Q). `unclaimed` drops the claim that some data attain these pairs. `split_failure` separates the
+probability that the pair reveals everything from the rest of the mechanism. Of a loss L, `tails` returns log tail probabilities under P and
+Q.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ from dpcli.numerics.tails import Tails, log_deltas
 from dpcli.numerics.work import shared  # a cache
 
 NO_RENYI = "a key that only one unit holds may be shown, so its Renyi divergence is infinite"
-# Rounding, on the safe side.
+# These cover rounding, on the safe side.
 SURELY_SHOWN = 1.0 - 1e-9  # a release that shows a unit's own keys with a larger probability counts as giving no privacy
 LEAST_PROBABILITY = 5e-324  # the smallest positive float, in place of a probability that underflows
 DELTA_SLACK = 1e-12  # covers the rounding of a power of e, whose exponent is at most 745 in size with an error of less than 4e-13
@@ -84,7 +84,7 @@ class StabilityHistogramSpec(Spec):
     evidence: ClassVar[CostEvidence] = CostEvidence.PRICED
     needs_delta: ClassVar[bool] = True
     fixed_threshold: ClassVar[bool] = True
-    # What must hold for the cost. Each premise has a test that violates it.
+    # What must hold for the cost: premises, each with a test that violates it, and the commands that enforce it, if any.
     premises: ClassVar[Premises] = (
         SECRET,  # every release draws its own random numbers, and nobody sees them
         moves("No unit adds to more than max_groups keys, or more than max_rows to one key.", "release"),

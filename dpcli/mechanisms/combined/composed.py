@@ -7,10 +7,10 @@ that names other entries, its members, which share one sample: sampling then amp
 separately. A mechanism's *floor* is its `delta_floor`, below which it has no finite epsilon.
 
 A mechanism has upper bounds on its cost (mechanism.py): `approx_dp` returns epsilon at a delta, `zcdp` rho, and `rdp` Renyi divergences.
-`losses` returns the privacy losses log dP/dQ of pairs (P, Q) of distributions that dominate it. `attained` says whether some data are
-claimed to attain these pairs, and `unclaimed` drops this claim. `witness` returns a mechanism that the keys allow, whose cost is a lower
-bound. `split_failure` separates the probability that the pair reveals everything from the rest of the mechanism. Of a loss L, `cgf` bounds
-K(z) = log E_P[e^{z L}] from above, and `tails` returns log tail probabilities under P and Q.
+`losses` returns the privacy losses log dP/dQ of dominating pairs (P, Q). `attained` says whether some data are claimed to attain these
+pairs, and `unclaimed` drops this claim. `witness` returns a mechanism that the keys allow, whose cost is a lower bound. `split_failure`
+separates the probability that the pair reveals everything from the rest of the mechanism. Of a loss L, `cgf` bounds K(z) = log E_P[e^{z L}]
+from above, and `tails` returns log tail probabilities under P and Q.
 """
 
 from __future__ import annotations

@@ -65,7 +65,7 @@ class CorrelatedSpec(Spec):
 
     evidence: ClassVar[CostEvidence] = CostEvidence.PRICED
     needs_delta: ClassVar[bool] = True
-    # What must hold for the cost. Each premise has a test that violates it.
+    # What must hold for the cost: premises, each with a test that violates it, and the commands that enforce it, if any.
     premises: ClassVar[Premises] = (
         SECRET,  # every release draws its own random numbers, and nobody sees them
         moves("No record contributes more than C (L2) to one step.", "train"),
@@ -395,7 +395,7 @@ def _powers(base: float, count: int) -> Array:
 
     base: from 0 to 1.
     """
-    if base in (0.0, 1.0):  # of 0, only 0^0 = 1 does not underflow
+    if base in (0.0, 1.0):  # for base 0, only 0^0 = 1 is not 0
         return np.ones(count if base else min(count, 1))
     slope = math.log(base)  # below e^-745, a float is 0
     return np.asarray(np.exp(slope * np.arange(min(count, math.ceil(-745.0 / slope) + 1))))

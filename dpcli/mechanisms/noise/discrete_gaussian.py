@@ -7,11 +7,11 @@ is the noise on the entries. If there are too many outcomes or shifts, only the 
 are exact up to rounding, or rounded up.
 
 A mechanism has upper bounds on its cost (mechanism.py): `approx_dp` returns epsilon at a delta, `zcdp` rho, and `rdp` Renyi divergences.
-`losses` returns the privacy losses log dP/dQ of pairs (P, Q) of distributions that dominate it. `attained` says whether some data are
-claimed to attain these pairs, and `unclaimed` drops this claim. `witness` returns a mechanism that the keys allow, whose cost is a lower
-bound. Of a loss L, `cgf` bounds K(z) = log E_P[e^{z L}] from above, and `tails` returns log tail probabilities under P and Q. `tilted`
-returns the loss under P times e^{t L}, normalised. `outcomes` returns the atoms and densities of the pair. `taken_for_vector` is a
-sensitivity of which no key says that it is of one number.
+`losses` returns the privacy losses log dP/dQ of dominating pairs (P, Q). `attained` says whether some data are claimed to attain these
+pairs, and `unclaimed` drops this claim. `witness` returns a mechanism that the keys allow, whose cost is a lower bound. Of a loss L, `cgf`
+bounds K(z) = log E_P[e^{z L}] from above, and `tails` returns log tail probabilities under P and Q. `tilted` returns the loss under P times
+e^{t L}, normalised. `outcomes` returns the atoms and densities of the pair. `taken_for_vector` is a sensitivity of which no key says that
+it is of one number.
 """
 
 from __future__ import annotations
@@ -57,11 +57,11 @@ LEAST_SIGMA = 0.05  # least sigma that keys may state, in units of the sensitivi
 # Soundness.
 SIGMAS = 40.0  # distance from a centre, in units of sigma, within which outcomes are summed; the mass beyond is below e^-800
 SMOOTH_SIGMA = 3.0  # least sigma for which sums over the integers equal the integrals up to a factor of 1 + e^-170
-# A squared norm at most this far below a whole number counts as that number, as 1.41^2 counts as 2: rounded up.
+# A squared norm that is at most this far below a whole number is rounded up to it, so that 1.41^2 counts as 2.
 NORM_TOLERANCE = 0.05
 # Speed and accuracy: limits beyond which outcomes are not summed, or the pair of a vector is not computed. Other bounds are used instead.
 MOST_SUMMED_SIGMA = 700.0  # largest sigma of the noise on one integer for which outcomes are summed
-MAX_MOVE = 100.0  # largest sensitivity, in units of sigma or of 1 if that is larger, for which outcomes are summed
+MAX_MOVE = 100.0  # largest sensitivity, over the larger of sigma and 1, for which outcomes are summed
 TOO_MANY_OUTCOMES = f"a discrete Gaussian that moves by more than {MAX_MOVE:g} sigma has too many outcomes"
 MOST_CELLS = 3e6  # most work for the distributions of all shifts of a vector, in cells of `lattice_cells`
 MOST_SHIFTS = 64  # largest number of different shifts of a vector for which a pair is computed
@@ -97,7 +97,7 @@ class DiscreteGaussianSpec(Spec):
     example: ClassVar[Mapping[str, Any]] = {"sigma": 40.0, "sensitivity": 1}
     evidence: ClassVar[CostEvidence] = CostEvidence.PRICED
     needs_delta: ClassVar[bool] = True
-    # What must hold for the cost. Each premise has a test that violates it.
+    # What must hold for the cost: premises, each with a test that violates it, and the commands that enforce it, if any.
     premises: ClassVar[Premises] = (
         SECRET,  # every release draws its own random numbers, and nobody sees them
         moves("No change moves the whole numbers by more than is stated, in any of the norms.", "release"),
@@ -462,7 +462,9 @@ def _norm_of(shift: Shift) -> tuple[int, int]:
 def _distribution(sigma: float, shift: Shift) -> Shift:
     """Return a key that is equal for shifts v with the same distribution of v . X."""
     divisor, norm = _norm_of(shift)
-    return (divisor, norm) if is_discrete_gaussian(sigma, norm, len(shift)) else (0, *shift)  # 0, as no divisor is 0
+    return (
+        (divisor, norm) if is_discrete_gaussian(sigma, norm, len(shift)) else (0, *shift)
+    )  # 0 tells the two kinds apart: no divisor is 0
 
 
 def _cells(sigma: float, shift: Shift) -> float:

@@ -4,7 +4,7 @@
 L1 sensitivity s. The pair has one atom for each integer from 0 to s, up to MAX_ATOMS.
 
 A mechanism has upper bounds on its cost (mechanism.py): `approx_dp` returns epsilon at a delta and `zcdp` rho. `losses` returns the privacy
-losses log dP/dQ of pairs (P, Q) of distributions that dominate it. `attained` says whether some data are claimed to attain these pairs.
+losses log dP/dQ of dominating pairs (P, Q). `attained` says whether some data are claimed to attain these pairs.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from dpcli.base.stated import quotient  # exact for stated decimals, rounded up 
 from dpcli.base.values import dataclass
 from dpcli.mechanisms.mechanism import Mechanism, PrivacyLoss
 from dpcli.mechanisms.neighbours import Neighbours
-from dpcli.mechanisms.noise.additive import LARGEST_RATIO, NoPrivacy  # LARGEST_RATIO: of sensitivity over noise
+from dpcli.mechanisms.noise.additive import LARGEST_RATIO, NoPrivacy  # the largest sensitivity over noise
 from dpcli.mechanisms.spec import CostEvidence, Spec
 from dpcli.mechanisms.stated.atoms import AtomicLoss, TwoPointLoss
 from dpcli.mechanisms.stated.pure_and_approx import Pure
@@ -48,7 +48,7 @@ class DiscreteLaplaceSpec(Spec):
 
     example: ClassVar[Mapping[str, Any]] = {"scale": 90.0, "sensitivity": 1}
     evidence: ClassVar[CostEvidence] = CostEvidence.PRICED
-    # What must hold for the cost. Each premise has a test that violates it.
+    # What must hold for the cost: premises, each with a test that violates it, and the commands that enforce it, if any.
     premises: ClassVar[Premises] = (
         SECRET,  # every release draws its own random numbers, and nobody sees them
         moves("No change moves the whole numbers by more than sensitivity (L1).", "release"),

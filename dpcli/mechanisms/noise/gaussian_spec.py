@@ -9,8 +9,8 @@ the noise must be stated relative to C, the bound on one record's contribution. 
 how many of them were drawn.
 
 A mechanism has upper bounds on its cost (mechanism.py): `approx_dp` returns epsilon at a delta, `zcdp` rho, and `rdp` Renyi divergences.
-`losses` returns the privacy losses log dP/dQ of pairs (P, Q) of distributions that dominate it. `attained` says whether some data are
-claimed to attain these pairs, and `unclaimed` drops this claim.
+`losses` returns the privacy losses log dP/dQ of dominating pairs (P, Q). `attained` says whether some data are claimed to attain these
+pairs, and `unclaimed` drops this claim.
 """
 
 from __future__ import annotations
@@ -133,7 +133,7 @@ class GaussianSpec(Spec):
     evidence: ClassVar[CostEvidence] = CostEvidence.PRICED
     discrete_twin: ClassVar[str | None] = "discrete-gaussian"
     needs_delta: ClassVar[bool] = True
-    # What must hold for the cost. Each premise has a test that violates it.
+    # What must hold for the cost: premises, each with a test that violates it, and the commands that enforce it, if any.
     premises: ClassVar[Premises] = (
         SECRET,  # every release draws its own random numbers, and nobody sees them
         moves("No record contributes more than C (L2); with sensitivity, no change moves the query by more than that.", "train"),

@@ -6,9 +6,9 @@ Formulas are written so that nothing cancels: n steps multiply every rounding er
 laplace_mixture.py has replaced records and groups.
 
 A mechanism has upper bounds on its cost (mechanism.py): `approx_dp` returns epsilon at a delta and `zcdp` rho. `losses` returns the privacy
-losses log dP/dQ of pairs (P, Q) of distributions that dominate it. `attained` says whether some data are claimed to attain these pairs, and
-`unclaimed` drops this claim. Of a loss L, `cgf` bounds K(z) = log E_P[e^{z L}] from above, and `tails` returns log tail probabilities under
-P and Q. `tilted` returns the loss under P times e^{t L}, normalised. `outcomes` returns the atoms and densities of the pair.
+losses log dP/dQ of dominating pairs (P, Q). `attained` says whether some data are claimed to attain these pairs, and `unclaimed` drops this
+claim. Of a loss L, `cgf` bounds K(z) = log E_P[e^{z L}] from above, and `tails` returns log tail probabilities under P and Q. `tilted`
+returns the loss under P times e^{t L}, normalised. `outcomes` returns the atoms and densities of the pair.
 """
 
 from __future__ import annotations
@@ -61,7 +61,7 @@ class LaplaceSpec(Spec):
     example: ClassVar[Mapping[str, Any]] = {"noise_multiplier": 90.0}
     evidence: ClassVar[CostEvidence] = CostEvidence.PRICED
     discrete_twin: ClassVar[str | None] = "discrete-laplace"
-    # What must hold for the cost. Each premise has a test that violates it.
+    # What must hold for the cost: premises, each with a test that violates it, and the commands that enforce it, if any.
     premises: ClassVar[Premises] = (
         SECRET,  # every release draws its own random numbers, and nobody sees them
         moves("No record contributes more than C (L1); with sensitivity, no change moves the query by more than that."),

@@ -24,8 +24,8 @@ sum w_j dR_j/dQ)+]. The same proof serves: minus gamma l_{-n}(Y) rises in Y as l
 (sum w_j Lap(s_j), sum w_j Lap(-s_j)) of one number dominates, where every record first adds and then takes its whole bound.
 
 A mechanism has upper bounds on its cost (mechanism.py): `approx_dp` returns epsilon at a delta and `zcdp` rho. `losses` returns the privacy
-losses log dP/dQ of pairs (P, Q) of distributions that dominate it. `attained` says whether some data are claimed to attain these pairs. Of
-a loss L, `tails` returns log tail probabilities under P and Q. `outcomes` returns the atoms and densities of the pair.
+losses log dP/dQ of dominating pairs (P, Q). `attained` says whether some data are claimed to attain these pairs. Of a loss L, `tails`
+returns log tail probabilities under P and Q. `outcomes` returns the atoms and densities of the pair.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ if TYPE_CHECKING:
 
 LOG_TWO = math.log(2.0)
 LOG_LEAST_SHARE = -600.0  # least logarithm of a piece's share at g = 0, so that the share does not underflow
-LARGEST_EXPONENT = 700.0  # exponents are cut off here, as e^710 overflows; sums of logarithms are used where they are larger
+LARGEST_EXPONENT = 700.0  # exponents are cut off here, because e^710 overflows; beyond, logarithms are added
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,7 +119,7 @@ class LaplaceMixtureLoss(SampledLoss):
     def outcomes(self) -> Outcomes:
         from dpcli.numerics.contour.outcomes import Outcomes
 
-        reference = np.array([-LOG_TWO, -LOG_TWO - self.mixture.reach])  # of y <= 0, and of y beyond the last shift
+        reference = np.array([-LOG_TWO, -LOG_TWO - self.mixture.reach])  # log Q of y <= 0 and of y beyond the last shift
         return Outcomes(reference, self.log_knots()[[0, -1]], self.pieces(1.0))
 
     def pieces(self, sign: float) -> tuple[LossPiece, ...]:
@@ -132,7 +132,7 @@ class LaplaceMixtureLoss(SampledLoss):
         knots, pieces = self.log_knots().tolist(), []
         for i, (shift, next_shift) in enumerate(pairwise(self._shifts)):
             share, start = self._share(i)
-            log_density = -2.0 * LOG_TWO - shift + 0.5 * start  # at g = 0, of Q, which is e^{-y} / 4 in g
+            log_density = -2.0 * LOG_TWO - shift + 0.5 * start  # that of Q at g = 0; it is e^{-y} / 4 in g
             end = start + 2.0 * (next_shift - shift)
             pieces.append(LossPiece(start, end, log_density, slope=-0.5, rate=share, sign=sign, log_scale=knots[i]))
         return tuple(pieces)
@@ -255,7 +255,7 @@ def _knots(mixture: Mixture) -> tuple[Array, Array]:
     change = (np.exp(weights) * np.expm1(np.minimum(log_ratios, LARGEST_EXPONENT))).sum(axis=1)  # m - 1
     log_sums = np.logaddexp.reduce(weights + log_ratios, axis=1)
     knots = np.where(np.abs(change) < 0.5, np.log1p(np.maximum(change, -0.5)), log_sums)
-    # log of the part that grows as e^{2y}: of the shifts beyond y
+    # log of the part that grows as e^{2y}, which is that of the shifts beyond y
     log_growing = np.where(shift > y, weights + log_ratios, -np.inf)[:-1]
     return knots, np.minimum(np.logaddexp.reduce(log_growing, axis=1) - knots[:-1], 0.0)
 

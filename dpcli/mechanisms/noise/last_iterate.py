@@ -22,7 +22,7 @@ from dpcli.mechanisms.combined.composed import Composed
 from dpcli.mechanisms.combined.labelled import LeastOf
 from dpcli.mechanisms.mechanism import Mechanism
 from dpcli.mechanisms.neighbours import Neighbours
-from dpcli.mechanisms.noise.additive import LARGEST_RATIO, NoPrivacy, with_noise  # LARGEST_RATIO: of sensitivity over noise
+from dpcli.mechanisms.noise.additive import LARGEST_RATIO, NoPrivacy, with_noise  # the largest sensitivity over noise
 from dpcli.mechanisms.noise.gaussian import Gaussian
 from dpcli.mechanisms.noise.gaussian_spec import GaussianSpec
 from dpcli.mechanisms.sampling.poisson import fixed_size
@@ -72,7 +72,7 @@ class LastIterateSpec(Spec):
     evidence: ClassVar[CostEvidence] = CostEvidence.PRICED
     needs_delta: ClassVar[bool] = True
     final_only: ClassVar[bool] = True
-    # What must hold for the cost. Each premise has a test that violates it.
+    # What must hold for the cost: premises, each with a test that violates it, and the commands that enforce it, if any.
     premises: ClassVar[Premises] = (
         SECRET,  # every release draws its own random numbers, and nobody sees them
         moves("No gradient of a record is longer than C, on the whole set of models. C is `lipschitz` if it is stated."),

@@ -2,20 +2,22 @@
 
 `MixtureRemoveLoss`, `MixtureAddLoss` and `MixtureReplaceLoss` are the privacy losses L = log r, r = dP/dQ, of a record that is removed,
 added or replaced. `GaussianMixture` (gaussian_mixture.py) returns them; DP-SGD is the case of one shift, with the sampling rate as its
-weight. m(x) is the ratio of a mixture of normal distributions to N(0, 1) (`Mixture`, numerics/mixture.py). Of a mixture, `reach` is the
-largest shift, `single` says whether there is only one positive shift, and `log_rest` is the log weight at shift 0; `log_ratio` returns log
-m at x, `outcome` the x at a value of log m, `log_mean` the log of E[e^{k x}] under m N(0, 1), and `ends` the log masses of m N(0, 1) above
-and below x, from those of N(0, 1). Left of -`left_peak`, N(0, 1) m^-z falls faster than N(0, 1) does from 0. `log_sum_and_slope` is for the
-sum over the positive shifts alone, and `bracket` bounds the x at a value of it.
+weight. A `Mixture` (numerics/mixture.py) of normal distributions has the ratio m(x) to N(0, 1), and the following:
+
+* `reach` is the largest shift, `single` says whether only one shift is positive, and `log_rest` is the log weight at shift 0.
+* `log_ratio` returns log m at x, and `outcome` the x at a value of log m. `log_mean` returns the log of E[e^{k x}] under m N(0, 1).
+* `ends` returns the log masses of m N(0, 1) above and below x, from those of N(0, 1).
+* Left of -`left_peak`, N(0, 1) m^-z falls faster than N(0, 1) does from 0.
+* `log_sum_and_slope` is for the sum over the positive shifts alone, and `bracket` bounds the x at a value of it.
 
 Accountants ask a loss for `cgf`, an upper bound on K(z) = log E_P[e^{z L}]; for `tails`, its tail probabilities under P and Q; and for
 `tilted`, the loss under P times e^{t L}, normalised, whose characteristic function the contour method integrates (numerics/contour).
 Numerical methods look up the following by name, as a loss need not have them:
 
 * `capped` leaves out the far upper tail, and `cut` divides the loss into a small and a big part (numerics/contour/cut.py).
-* `nearly_noiseless` and `step_kind` are for very little noise (numerics/contour/little_noise.py).
-* `sampled_step` is for two or three steps (numerics/contour/few_steps.py).
-* `row` is for a table of many different losses, which one call evaluates (numerics/mixture.py).
+* `nearly_noiseless` and `step_kind` serve a method for very little noise (numerics/contour/little_noise.py).
+* `sampled_step` serves a method for two or three steps (numerics/contour/few_steps.py).
+* `row` makes the loss a row of a table of many losses, which one call evaluates (numerics/mixture.py).
 
 One change of the data moves the sum by u_i under P and by v_i under Q. The index i is drawn with probability w_i under both, and
 |u_i|, |v_i| <= s_i. For example, i says which records of a group are in a sample. By joint convexity, everything else that is random, such

@@ -5,8 +5,8 @@ As the noise ends, an output may be possible under one dataset only: it *shows* 
 densities); a smaller move costs no more, by the proof in `truncated_laplace`.
 
 A mechanism has upper bounds on its cost (mechanism.py): `approx_dp` returns epsilon at a delta and `zcdp` rho. `losses` returns the privacy
-losses log dP/dQ of pairs (P, Q) of distributions that dominate it. `attained` says whether some data are claimed to attain these pairs. Of
-a loss L, `tails` returns log tail probabilities under P and Q. `outcomes` returns the atoms and densities of the pair.
+losses log dP/dQ of dominating pairs (P, Q). `attained` says whether some data are claimed to attain these pairs. Of a loss L, `tails`
+returns log tail probabilities under P and Q. `outcomes` returns the atoms and densities of the pair.
 """
 
 from __future__ import annotations
@@ -92,7 +92,7 @@ class TruncatedLaplaceSpec(TruncatedSpec):
     """
 
     example: ClassVar[Mapping[str, Any]] = {"scale": 90.0, "sensitivity": 1.0, "delta": 1e-10}
-    # What must hold for the cost. Each premise has a test that violates it.
+    # What must hold for the cost: premises, each with a test that violates it, and the commands that enforce it, if any.
     premises: ClassVar[Premises] = (
         SECRET,  # every release draws its own random numbers, and nobody sees them
         moves("No change moves the number by more than sensitivity."),

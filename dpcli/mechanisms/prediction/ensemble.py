@@ -14,7 +14,7 @@ only a random subset of the models is averaged. The bounds are upper bounds, and
    x at corners of the allowed set.
 
 A mechanism has upper bounds on its cost (mechanism.py): `approx_dp` returns epsilon at a delta, `zcdp` rho, and `rdp` Renyi divergences.
-`losses` returns the privacy losses log dP/dQ of pairs (P, Q) of distributions that dominate it.
+`losses` returns the privacy losses log dP/dQ of dominating pairs (P, Q).
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ LARGE_LOG_MASS = 64.0  # size of such a logarithm up to which RATIO_SLACK covers
 LARGEST_SOLVED_RADIUS = 100.0  # largest radius at which the corners are solved for in floating point
 LOG_MOMENT_SLACK = 1e-13  # absolute slack for the logarithm of a moment near 1
 LARGEST_RADIUS = 1e3  # largest radius; up to it, masses are precise enough, and a larger one protects nothing
-LARGEST_EXPONENT = 600.0  # e^LARGEST_EXPONENT is finite
+LARGEST_EXPONENT = 600.0  # largest exponent whose exponential is taken, which is finite; beyond it, logarithms are added
 TOO_LARGE_RADIUS = "the radius is too large to protect anything or to compute with"
 
 
@@ -251,7 +251,7 @@ class EnsembleMixtureSpec(Spec):
 
     example: ClassVar[Mapping[str, Any]] = {"shards": 4, "model_rate": 0.5, "radius": 0.1}
     evidence: ClassVar[CostEvidence] = CostEvidence.PRICED
-    # What must hold for the cost. Each premise has a test that violates it.
+    # What must hold for the cost: premises, each with a test that violates it, and the commands that enforce it, if any.
     premises: ClassVar[Premises] = (
         SECRET,  # every release draws its own random numbers, and nobody sees them
         moves("One change retrains one model; the public model and the radius depend on no record.", "pmixed"),

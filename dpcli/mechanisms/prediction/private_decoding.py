@@ -63,7 +63,7 @@ class PrivateDecodingSpec(Spec):
 
     example: ClassVar[Mapping[str, Any]] = {"clip": 1.0, "references": 100, "temperature": 1.0}
     evidence: ClassVar[CostEvidence] = CostEvidence.PRICED
-    # What must hold for the cost. Each premise has a test that violates it.
+    # What must hold for the cost: premises, each with a test that violates it, and the commands that enforce it, if any.
     premises: ClassVar[Premises] = (
         SECRET,  # every release draws its own random numbers, and nobody sees them
         moves(

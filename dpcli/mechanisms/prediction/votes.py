@@ -33,7 +33,7 @@ ROUNDED_UP = 1.0 + 1e-15  # factor above the rounding of the few operations of a
 class VoteSpec(Spec):
     """Base class of the types for votes. A teacher's shard is chosen once, so no step draws a sample."""
 
-    # What must hold for the cost. Each premise has a test that violates it.
+    # What must hold for the cost: premises, each with a test that violates it, and the commands that enforce it, if any.
     premises: ClassVar[Premises] = (
         SECRET,  # every release draws its own random numbers, and nobody sees them
         moves("The records of a unit are in one shard, and shards are disjoint.", "pate and prompt"),

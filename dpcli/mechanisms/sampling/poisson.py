@@ -9,10 +9,10 @@ The *outcomes* of a loss (`Outcomes`, numerics/contour/outcomes.py) are its atom
 take their CGF and characteristic function from them.
 
 A mechanism has upper bounds on its cost (mechanism.py): `approx_dp` returns epsilon at a delta, `zcdp` rho, and `rdp` Renyi divergences.
-`losses` returns the privacy losses log dP/dQ of pairs (P, Q) of distributions that dominate it. `attained` says whether some data are
-claimed to attain these pairs, and `unclaimed` drops this claim. Of a loss L, `cgf` bounds K(z) = log E_P[e^{z L}] from above, and `tails`
-returns log tail probabilities under P and Q. `tilted` returns the loss under P times e^{t L}, normalised. `outcomes` returns the atoms and
-densities of the pair.
+`losses` returns the privacy losses log dP/dQ of dominating pairs (P, Q). `attained` says whether some data are claimed to attain these
+pairs, and `unclaimed` drops this claim. Of a loss L, `cgf` bounds K(z) = log E_P[e^{z L}] from above, and `tails` returns log tail
+probabilities under P and Q. `tilted` returns the loss under P times e^{t L}, normalised. `outcomes` returns the atoms and densities of the
+pair.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ if TYPE_CHECKING:
 MAX_ORDER = 256  # largest integer order of the expansions; above it, bounds by convexity are used (accuracy and speed)
 TABLE_WORK = 0.25 * MAX_ORDER**2  # units of work of an expansion at all integer orders, each element of which needs three functions
 NO_RHO = "sampling does not lower rho: the Renyi curve of a sampled mechanism is not bounded by any smaller rho times its order"
-LARGEST_LOSS = 1e100  # a finite loss in place of an infinite one, as inner tails are computed at finite losses
+LARGEST_LOSS = 1e100  # stands for an infinite loss, because inner tails are computed at finite losses
 NOT_TILTED = "a mechanism known by the tails of its privacy loss has no characteristic function on a sample"
 
 

@@ -16,9 +16,9 @@ Sources: Feldman & Shenfeld 2026, arXiv:2602.17284, for numerical accounting of 
 Shenfeld 2025, arXiv:2502.08202, for the sampling scheme.
 
 A mechanism has upper bounds on its cost (mechanism.py): `approx_dp` returns epsilon at a delta and `zcdp` rho. `losses` returns the privacy
-losses log dP/dQ of pairs (P, Q) of distributions that dominate it. `attained` says whether some data are claimed to attain these pairs. Of
-a loss L, `cgf` bounds K(z) = log E_P[e^{z L}] from above, and `tails` returns log tail probabilities under P and Q. `outcomes` returns the
-finitely many outcomes of the pair.
+losses log dP/dQ of dominating pairs (P, Q). `attained` says whether some data are claimed to attain these pairs. Of a loss L, `cgf` bounds
+K(z) = log E_P[e^{z L}] from above, and `tails` returns log tail probabilities under P and Q. `outcomes` returns the finitely many outcomes
+of the pair.
 """
 
 from __future__ import annotations

@@ -53,7 +53,7 @@ class Scheme:
     """Base class of the sampling schemes: how the records of one step are chosen. The fields are the keys of the table `sampling`."""
 
     selection: ClassVar[Selection] = Selection("scheme", SAMPLING)
-    # What must hold for the cost. Each premise has a test that violates it.
+    # What must hold for the cost: premises, each with a test that violates it, and the commands that enforce it, if any.
     premises: ClassVar[Premises] = (ONCE,)
     # claim=True: dpcli does not enforce what the key states. varies=True: the runs of a sweep may differ in it.
     scheme: Annotated[

@@ -9,9 +9,9 @@ probability of a cut. `weight_bound` charges one contribution with a larger prob
 Chua et al. 2024, arXiv:2411.04205, who add the probability of a cut to delta. Probabilities of a cut are rounded up.
 
 A mechanism has upper bounds on its cost (mechanism.py): `approx_dp` returns epsilon at a delta, `zcdp` rho, and `rdp` Renyi divergences.
-`losses` returns the privacy losses log dP/dQ of pairs (P, Q) of distributions that dominate it. `unclaimed` drops the claim that some data
-attain these pairs. Below its `delta_floor`, epsilon may be infinite. A `Labelled` is one of two mechanisms, chosen at random. A `LeastOf`
-costs as little as the cheapest of several.
+`losses` returns the privacy losses log dP/dQ of dominating pairs (P, Q). `unclaimed` drops the claim that some data attain these pairs.
+Below its `delta_floor`, epsilon may be infinite. A `Labelled` is one of two mechanisms, chosen at random. A `LeastOf` costs as little as
+the cheapest of several.
 """
 
 from __future__ import annotations

@@ -37,7 +37,7 @@ from dpcli.numerics.work import shared, spend  # a cache; spend counts work, whi
 
 # Accuracy and speed: every order and every grid of losses gives an upper bound.
 POINTS = 2048  # points of the grid of losses
-OCTAVES = (-20, 20)  # The search covers orders with order - 1 from 2^-20 to 2^20.
+OCTAVES = (-20, 20)  # the search covers orders with order - 1 from 2^-20 to 2^20
 COARSE, FINE = 2, 16  # orders in an octave, in the search over all octaves and near the minimum
 LOG_LEAST = -180.0  # logarithm of the height at the last point, where it counts as mass at +inf
 OCTAVES_OF_COPIES, FINE_OF_COPIES = (-4, 14), 8  # octaves, and orders in an octave, for several runs of one mechanism
