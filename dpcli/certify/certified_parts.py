@@ -34,8 +34,8 @@ from dpcli.mechanisms.stated.pure_and_approx import Free
 COMPOSITION = "the pairs compose (Zhu, Dong, Wang 2022, arXiv:2106.08567, Theorem 10)"
 DISJOINT = "a unit is in one part of each division of the data (McSherry 2009, Theorem 4)"
 # Two limits on the time of a proof.
-MOST_PARTS = 40  # parts of different parameters; the checker integrates each by itself
-MOST_ALTERNATIVES = 64  # choices of one branch from each division of the data; each choice needs proofs of its own
+MOST_PARTS = 40  # most parts that differ; the checker integrates each by itself
+MOST_ALTERNATIVES = 64  # most choices of one branch from each division of the data; each needs proofs of its own
 
 # Each part with its count. The part is given by its items, which are hashable.
 Counted = tuple[tuple[tuple[tuple[str, Any], ...], int], ...]

@@ -43,9 +43,9 @@ WIDTHS = np.geomspace(4.0, 1e-4, 120)  # widths of a panel that are tried, the l
 NEAR_WIDTHS = 10  # a panel is first given one of this many widths above or below the last one, which saves time
 LOG_PANELS = math.log(400.0)  # each panel may err by 1/400 of the error that an integral is allowed
 MOST_TURN = 1.5  # largest k theta (item 5), a little less than pi / 2
-CELLS = 512  # cells of the bound on the decay (item 4)
-CAPS = 80  # caps that are tried for the heights of the cells; a lower cap makes the variation smaller
-FINE = 4001  # points of an integral in floating point
+CELLS = 512  # number of cells of the bound on the decay (item 4)
+CAPS = 80  # number of caps that are tried for the heights of the cells; a lower cap makes the variation smaller
+FINE = 4001  # number of points of an integral in floating point
 GAUSS = np.polynomial.legendre.leggauss(64)  # nodes and weights of an integral in floating point over one of 40 panels
 LEAST_LOG_DENSITY = 50.0  # the search integrates where the integrand is above e^-50 of its largest value
 
@@ -126,7 +126,7 @@ class ClosedForm(Form):
         e, half = self.e0, abs(z + 0.5)
         if self.form == "gaussian":
             return 0.5 * e * z * (z + 1.0)
-        if self.form == "range":  # log (sinh(half e) / half) - log (2 sinh(e / 2)), of a function that is even in half
+        if self.form == "range":  # log (sinh(half e) / half) - log (2 sinh(e / 2)), which is even in half
             return half * e + math.log(-math.expm1(-2.0 * half * e) / half) - 0.5 * e - math.log(-2.0 * math.expm1(-e))
         # ((z+1) e^{z e} + z e^{-(z+1) e}) / (2z+1), which is even in z + 1/2 too
         return (half - 0.5) * e + math.log((half + 0.5 + (half - 0.5) * math.exp(-2.0 * half * e)) / (2.0 * half))
@@ -331,7 +331,7 @@ class SmoothForm(Form):
     def log_moment(self, z: float) -> float:
         """Return log M(z) of a run that is not big."""
         low, high = self.span(z, LEAST_LOG_DENSITY)
-        if self.normal and self.cut is None:  # f falls to 0 on both sides, so a sum over even points is very exact
+        if self.normal and self.cut is None:  # f falls to 0 on both sides, so a sum over equally spaced points is very exact
             x = np.linspace(low, high, FINE)
             return float(log_sum(self.log_f(x, z, self.sides[0]))) + math.log(x[1] - x[0])
         nodes, weights = GAUSS
@@ -351,7 +351,7 @@ class SmoothForm(Form):
     def decay(self, t: float, log_moment: float) -> tuple[LogDecay, Plan]:
         """Return the bound of item 4 for one run, and the plan of its cells without the cap, which depends on y. log_moment: log M(t)."""
         low, high = self.span(t, 12.0)  # the density beyond, below e^-12 of its largest value, is counted as 0
-        if self.normal:  # further to the side where the loss hardly moves
+        if self.normal:  # farther to the left, where the loss hardly moves
             low -= 2.0
         else:  # a rounded end must not lie beyond the largest loss
             low, high = -self.e0 * (1.0 - 1e-5), self.e0 * (1.0 - 1e-5)

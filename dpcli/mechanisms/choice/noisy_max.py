@@ -194,7 +194,7 @@ class SparseVectorSpec(EpsilonSpec):
 
     example: ClassVar[Mapping[str, Any]] = {"epsilon": 0.01, "answers": 2}
     premises: ClassVar[Premises] = (
-        SECRET,  # every release draws its own random numbers, and nobody sees them
+        SECRET,  # every draw is fresh, and nobody sees it
         moves("No change moves a query by more than the sensitivity for which epsilon is stated.", "release"),
         of_mechanism(
             "The run ends after the stated number of answers above the threshold.",

@@ -147,10 +147,10 @@ class RandomizedResponseSpec(StatedSpec):
     """
 
     example: ClassVar[Mapping[str, Any]] = {"epsilon": 0.01}
-    shows_presence: ClassVar[bool] = True
-    # What must hold for the cost: premises, each with a test that violates it, and the commands that enforce it, if any.
+    shows_presence: ClassVar[bool] = True  # who takes part is not hidden
+    # What must hold for the cost, each with a test that violates it, and the commands that enforce it, if any.
     premises: ClassVar[Premises] = (
-        SECRET,  # every release draws its own random numbers, and nobody sees them
+        SECRET,  # every draw is fresh, and nobody sees it
         moves("Every record responds once, and it is public which records respond."),
         of_mechanism(
             "Under zero-out a blanked record responds with the same probabilities, for a category that is fixed or drawn, or uniformly "

@@ -197,10 +197,10 @@ class ShuffledReportsSpec(StatedSpec):
     """
 
     example: ClassVar[Mapping[str, Any]] = {"users": 10_000, "local_epsilon": 0.5}
-    shows_presence: ClassVar[bool] = True
-    # What must hold for the cost: premises, each with a test that violates it, and the commands that enforce it, if any.
+    shows_presence: ClassVar[bool] = True  # who takes part is not hidden
+    # What must hold for the cost, each with a test that violates it, and the commands that enforce it, if any.
     premises: ClassVar[Premises] = (
-        SECRET,  # every release draws its own random numbers, and nobody sees them
+        SECRET,  # every draw is fresh, and nobody sees it
         moves(
             "Every user sends one report in a run. It may be public who sends one, unless users are sampled: then the sample is secret."
         ),

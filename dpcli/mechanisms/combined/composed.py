@@ -1,10 +1,10 @@
 """Several mechanisms as one: on the same records (`Composed`), or on disjoint parts of the data (`Parallel`).
 
-In `Composed`, a *part* is a mechanism with the number of its runs. Composed costs add up, each representation in its own way: epsilons with
-a split of delta, Renyi divergences, losses of dominating pairs. `Parallel` has a *branch* for each disjoint part of the data, and costs as
-much as the worst of them, since one record is in one part; a replaced record may change two. `ComposedSpec` is an entry of a pipeline file
-that names other entries, its members, which share one sample: sampling then amplifies the whole group once, and never each member
-separately. A mechanism's *floor* is its `delta_floor`, below which it has no finite epsilon.
+In `Composed`, a *part* is a mechanism with the number of its runs. The costs of parts add up: epsilons with a split of delta, Renyi
+divergences, and losses of dominating pairs. `Parallel` has a *branch* for each disjoint part of the data, and costs as much as the worst
+branch, because one record is in one part. `ComposedSpec` is an entry of a pipeline file that names other entries, its members. They share
+one sample, so that sampling amplifies the whole group once, and never each member separately. A mechanism's *floor* is its `delta_floor`,
+at and below which its epsilon may be infinite.
 
 A mechanism has upper bounds on its cost (mechanism.py): `approx_dp` returns epsilon at a delta, `zcdp` rho, and `rdp` Renyi divergences.
 `losses` returns the privacy losses log dP/dQ of dominating pairs (P, Q). `attained` says whether some data are claimed to attain these
@@ -179,7 +179,7 @@ class ComposedSpec(Spec):
 
     example: ClassVar[Mapping[str, Any]] = {"mechanisms": ["part"]}
     evidence: ClassVar[CostEvidence] = CostEvidence.PRICED
-    # What must hold for the cost. SECRET: every release draws its own random numbers, and nobody sees them.
+    # What must hold for the cost. SECRET: every draw is fresh, and nobody sees it.
     premises: ClassVar[Premises] = (SECRET, moves("The parts cost what they state, and each runs once on the same records."))
 
     mechanisms: Annotated[tuple[str, ...], Key("names of the entries that run together")]

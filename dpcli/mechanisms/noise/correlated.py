@@ -65,9 +65,9 @@ class CorrelatedSpec(Spec):
 
     evidence: ClassVar[CostEvidence] = CostEvidence.PRICED
     needs_delta: ClassVar[bool] = True
-    # What must hold for the cost: premises, each with a test that violates it, and the commands that enforce it, if any.
+    # What must hold for the cost, each with a test that violates it, and the commands that enforce it, if any.
     premises: ClassVar[Premises] = (
-        SECRET,  # every release draws its own random numbers, and nobody sees them
+        SECRET,  # every draw is fresh, and nobody sees it
         moves("No record contributes more than C (L2) to one step.", "train"),
         of_mechanism(
             "No record takes part more than max_participations times, or less than min_separation steps apart.",
@@ -125,7 +125,7 @@ class CorrelatedSpec(Spec):
 class TurnsSpec(CorrelatedSpec):
     """Keys of a matrix mechanism whose encoder has bands, and which may therefore have Poisson samples of groups that take turns."""
 
-    takes_turns: ClassVar[bool] = True
+    takes_turns: ClassVar[bool] = True  # groups of the records take turns in the steps of a run
     premises: ClassVar[Premises] = (
         *CorrelatedSpec.premises,
         of_mechanism(

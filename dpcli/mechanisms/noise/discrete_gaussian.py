@@ -97,9 +97,9 @@ class DiscreteGaussianSpec(Spec):
     example: ClassVar[Mapping[str, Any]] = {"sigma": 40.0, "sensitivity": 1}
     evidence: ClassVar[CostEvidence] = CostEvidence.PRICED
     needs_delta: ClassVar[bool] = True
-    # What must hold for the cost: premises, each with a test that violates it, and the commands that enforce it, if any.
+    # What must hold for the cost, each with a test that violates it, and the commands that enforce it, if any.
     premises: ClassVar[Premises] = (
-        SECRET,  # every release draws its own random numbers, and nobody sees them
+        SECRET,  # every draw is fresh, and nobody sees it
         moves("No change moves the whole numbers by more than is stated, in any of the norms.", "release"),
         OWN_NOISE,
     )

@@ -48,9 +48,9 @@ class DiscreteLaplaceSpec(Spec):
 
     example: ClassVar[Mapping[str, Any]] = {"scale": 90.0, "sensitivity": 1}
     evidence: ClassVar[CostEvidence] = CostEvidence.PRICED
-    # What must hold for the cost: premises, each with a test that violates it, and the commands that enforce it, if any.
+    # What must hold for the cost, each with a test that violates it, and the commands that enforce it, if any.
     premises: ClassVar[Premises] = (
-        SECRET,  # every release draws its own random numbers, and nobody sees them
+        SECRET,  # every draw is fresh, and nobody sees it
         moves("No change moves the whole numbers by more than sensitivity (L1).", "release"),
         OWN_NOISE,  # no two queries share noise
     )

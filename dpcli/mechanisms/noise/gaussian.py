@@ -5,8 +5,8 @@ one as the cost of a Gaussian pair, such as a whole training run with correlated
 
 A mechanism has upper bounds on its cost (mechanism.py): `approx_dp` returns epsilon at a delta and `zcdp` rho. `losses` returns the privacy
 losses log dP/dQ of dominating pairs (P, Q). `attained` says whether some data are claimed to attain these pairs. Of a loss L, `cgf` bounds
-K(z) = log E_P[e^{z L}] from above, and `tails` returns log tail probabilities under P and Q. `tilted` returns the loss under P times e^{t
-L}, normalised.
+K(z) = log E_P[e^{z L}] from above, and `tails` returns log tail probabilities under P and Q. `tilted` returns the loss under P times
+e^{t L}, normalised.
 """
 
 from __future__ import annotations

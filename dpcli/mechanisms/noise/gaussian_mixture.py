@@ -134,9 +134,9 @@ class GaussianMixtureSpec(Spec):
     example: ClassVar[Mapping[str, Any]] = {"sigma": 40.0, "sensitivities": [0.0, 1.0], "probabilities": [0.5, 0.5]}
     evidence: ClassVar[CostEvidence] = CostEvidence.PRICED
     needs_delta: ClassVar[bool] = True
-    # What must hold for the cost: premises, each with a test that violates it, and the commands that enforce it, if any.
+    # What must hold for the cost, each with a test that violates it, and the commands that enforce it, if any.
     premises: ClassVar[Premises] = (
-        SECRET,  # every release draws its own random numbers, and nobody sees them
+        SECRET,  # every draw is fresh, and nobody sees it
         moves("No record contributes more (L2) than the sensitivity that it drew."),
         of_mechanism(
             "Every record's contribution is drawn independently, whatever the record contains.",

@@ -131,11 +131,11 @@ class GaussianSpec(Spec):
 
     example: ClassVar[Mapping[str, Any]] = {"noise_multiplier": 40.0}
     evidence: ClassVar[CostEvidence] = CostEvidence.PRICED
-    discrete_twin: ClassVar[str | None] = "discrete-gaussian"
+    discrete_twin: ClassVar[str | None] = "discrete-gaussian"  # the type with this noise on whole numbers
     needs_delta: ClassVar[bool] = True
-    # What must hold for the cost: premises, each with a test that violates it, and the commands that enforce it, if any.
+    # What must hold for the cost, each with a test that violates it, and the commands that enforce it, if any.
     premises: ClassVar[Premises] = (
-        SECRET,  # every release draws its own random numbers, and nobody sees them
+        SECRET,  # every draw is fresh, and nobody sees it
         moves("No record contributes more than C (L2); with sensitivity, no change moves the query by more than that.", "train"),
         NOISE,  # the noise has the named distribution
     )

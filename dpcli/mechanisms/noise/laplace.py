@@ -60,10 +60,10 @@ class LaplaceSpec(Spec):
 
     example: ClassVar[Mapping[str, Any]] = {"noise_multiplier": 90.0}
     evidence: ClassVar[CostEvidence] = CostEvidence.PRICED
-    discrete_twin: ClassVar[str | None] = "discrete-laplace"
-    # What must hold for the cost: premises, each with a test that violates it, and the commands that enforce it, if any.
+    discrete_twin: ClassVar[str | None] = "discrete-laplace"  # the type with this noise on whole numbers
+    # What must hold for the cost, each with a test that violates it, and the commands that enforce it, if any.
     premises: ClassVar[Premises] = (
-        SECRET,  # every release draws its own random numbers, and nobody sees them
+        SECRET,  # every draw is fresh, and nobody sees it
         moves("No record contributes more than C (L1); with sensitivity, no change moves the query by more than that."),
         NOISE,  # the noise has the named distribution
     )

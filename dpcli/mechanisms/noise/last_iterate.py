@@ -2,9 +2,9 @@
 
 A step moves the model by a noisy gradient. Later steps hide earlier ones, so that the cost stops growing with the number of steps
 (Altschuler, Talwar 2022, arXiv:2205.13710). If the batches of records are fixed beforehand, the run costs as much as one Gaussian. If each
-step draws its batch in secret, it costs as much as one Gaussian and the last sampled steps, or as all steps. The theorem, its proof and the
-formulas are in numerics/closed/shifted_interpolation.py. This file has the keys of the type "last-iterate", and translates them into
-mechanisms. All bounds are rounded up. `unclaimed` returns a mechanism without the claim that some data attain its bounds.
+step draws its batch in secret, it costs as much as one Gaussian and the last sampled steps, or as all steps. The theorem and its proof are
+in numerics/closed/shifted_interpolation.py. This file turns the keys of the type "last-iterate" into mechanisms, with bounds that are
+rounded up. `unclaimed` drops the claim that some data attain them.
 """
 
 from __future__ import annotations
@@ -71,10 +71,10 @@ class LastIterateSpec(Spec):
     }
     evidence: ClassVar[CostEvidence] = CostEvidence.PRICED
     needs_delta: ClassVar[bool] = True
-    final_only: ClassVar[bool] = True
-    # What must hold for the cost: premises, each with a test that violates it, and the commands that enforce it, if any.
+    final_only: ClassVar[bool] = True  # the cost holds only if no earlier model is released
+    # What must hold for the cost, each with a test that violates it, and the commands that enforce it, if any.
     premises: ClassVar[Premises] = (
-        SECRET,  # every release draws its own random numbers, and nobody sees them
+        SECRET,  # every draw is fresh, and nobody sees it
         moves("No gradient of a record is longer than C, on the whole set of models. C is `lipschitz` if it is stated."),
         NOISE,  # the noise has the named distribution
         of_mechanism(

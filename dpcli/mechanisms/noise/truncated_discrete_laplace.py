@@ -1,9 +1,8 @@
 """Discrete Laplace noise that is never beyond a bound, on one whole number, and the mechanism type "truncated-discrete-laplace".
 
-Near the ends an output is possible under one dataset only: it *shows* the change, and the probability of this is the delta of the type
-(`MayFail`). Otherwise the outcomes are finitely many atoms, whose pair is exact (`CutDiscreteLaplace`) for moves up to MAX_ATOMS. A *move*
-is the distance by which a change of the data moves the number. Two-sided geometric noise is another name of discrete Laplace noise.
-Probabilities of showing are rounded up.
+A change of the data *moves* the number by some distance. Near the ends an output is then possible under one dataset only: it *shows* the
+change. The probability of this is the delta of the type (`MayFail`), and is rounded up. Otherwise the outcomes are finitely many atoms,
+whose pair is exact (`CutDiscreteLaplace`) for moves up to MAX_ATOMS. Discrete Laplace noise is also called two-sided geometric noise.
 
 A mechanism has upper bounds on its cost (mechanism.py): `approx_dp` returns epsilon at a delta and `zcdp` rho. `losses` returns the privacy
 losses log dP/dQ of dominating pairs (P, Q). `attained` says whether some data are claimed to attain these pairs. `TruncatedSpec`
@@ -55,16 +54,16 @@ class TruncatedDiscreteLaplaceSpec(TruncatedSpec):
     """
 
     example: ClassVar[Mapping[str, Any]] = {"scale": 90.0, "sensitivity": 1, "delta": 1e-10}
-    # What must hold for the cost: premises, each with a test that violates it, and the commands that enforce it, if any.
+    # What must hold for the cost, each with a test that violates it, and the commands that enforce it, if any.
     premises: ClassVar[Premises] = (
-        SECRET,  # every release draws its own random numbers, and nobody sees them
+        SECRET,  # every draw is fresh, and nobody sees it
         moves("No change moves the whole number by more than sensitivity."),
         OWN_NOISE,  # no two queries share noise
         REDRAWN,
     )
 
     scale: Annotated[float, Key("scale of the noise e^{-|x|/scale}", POSITIVE)]
-    # claim=True: dpcli does not enforce what the key states.
+    # claim=True: dpcli does not enforce it.
     sensitivity: Annotated[int, Key("stated sensitivity of the whole number under the file's adjacency", COUNT, claim=True)]
     bound: Annotated[int | None, Key("largest size of the noise; or state delta", COUNT)] = None
     delta: Annotated[float | None, Key("largest probability that a move by the sensitivity shows; or state bound", OPEN_UNIT)] = (

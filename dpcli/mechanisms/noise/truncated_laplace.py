@@ -1,8 +1,8 @@
 """Laplace noise that is never beyond a bound, for one number, and the mechanism type "truncated-laplace".
 
-As the noise ends, an output may be possible under one dataset only: it *shows* the change, with a probability that is the type's delta
-(`MayFail`). Inside of the bound the loss is at most that of Laplace noise. `CutLaplace` is the pair there (its docstring has the
-densities); a smaller move costs no more, by the proof in `truncated_laplace`.
+A change of the data *moves* the number. Because the noise ends, an output may then be possible under one dataset only: it *shows* the
+change. The probability of this is the type's delta (`MayFail`). Otherwise the pair is that of `CutLaplace`, whose loss is at most that of
+Laplace noise. A smaller move costs no more, by the proof in `truncated_laplace`.
 
 A mechanism has upper bounds on its cost (mechanism.py): `approx_dp` returns epsilon at a delta and `zcdp` rho. `losses` returns the privacy
 losses log dP/dQ of dominating pairs (P, Q). `attained` says whether some data are claimed to attain these pairs. Of a loss L, `tails`
@@ -92,9 +92,9 @@ class TruncatedLaplaceSpec(TruncatedSpec):
     """
 
     example: ClassVar[Mapping[str, Any]] = {"scale": 90.0, "sensitivity": 1.0, "delta": 1e-10}
-    # What must hold for the cost: premises, each with a test that violates it, and the commands that enforce it, if any.
+    # What must hold for the cost, each with a test that violates it, and the commands that enforce it, if any.
     premises: ClassVar[Premises] = (
-        SECRET,  # every release draws its own random numbers, and nobody sees them
+        SECRET,  # every draw is fresh, and nobody sees it
         moves("No change moves the number by more than sensitivity."),
         NOISE,  # the noise has the named distribution
         REDRAWN,

@@ -251,9 +251,9 @@ class EnsembleMixtureSpec(Spec):
 
     example: ClassVar[Mapping[str, Any]] = {"shards": 4, "model_rate": 0.5, "radius": 0.1}
     evidence: ClassVar[CostEvidence] = CostEvidence.PRICED
-    # What must hold for the cost: premises, each with a test that violates it, and the commands that enforce it, if any.
+    # What must hold for the cost, each with a test that violates it, and the commands that enforce it, if any.
     premises: ClassVar[Premises] = (
-        SECRET,  # every release draws its own random numbers, and nobody sees them
+        SECRET,  # every draw is fresh, and nobody sees it
         moves("One change retrains one model; the public model and the radius depend on no record.", "pmixed"),
         DRAWN,  # a token is drawn at random, and nothing else reads the models
     )

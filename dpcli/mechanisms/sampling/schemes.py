@@ -1,10 +1,11 @@
 """Sampling schemes, with one class for each value of `scheme` in the table `sampling = { scheme = ... }`.
 
-A scheme says how the records of one step are chosen. `problems` checks the keys, `exact_rate` gives the share of the records in a step as a
-fraction, and `resolve` turns the keys of an entry (`Spec`) into the mechanism that accountants charge, with its count. A *pass* is a number
-of steps in which each record takes part a fixed number of times. An *epoch* is one pass; in a scheme without passes, 1 / rate steps.
-*Amplification* means that a step costs less because nobody knows who was drawn. A scheme may amplify only by a theorem that its docstring
-cites and for the adjacencies that it names: everything else charges unsampled runs, or is refused.
+A scheme says how the records of one step are chosen. `resolve` turns the keys of an entry (`Spec`) into the mechanism that accountants
+charge, with its count. A step may cost less because nobody knows who was drawn (*amplification*). A scheme may amplify only by a theorem
+that its docstring cites, and only for the adjacencies that it names. Everything else is charged as unsampled runs, or is refused.
+
+A *pass* is a number of steps in which each record takes part a fixed number of times. An *epoch* is one pass, or 1 / rate steps in a scheme
+without passes.
 """
 
 from __future__ import annotations
@@ -53,7 +54,7 @@ class Scheme:
     """Base class of the sampling schemes: how the records of one step are chosen. The fields are the keys of the table `sampling`."""
 
     selection: ClassVar[Selection] = Selection("scheme", SAMPLING)
-    # What must hold for the cost: premises, each with a test that violates it, and the commands that enforce it, if any.
+    # What must hold for the cost, each with a test that violates it, and the commands that enforce it, if any.
     premises: ClassVar[Premises] = (ONCE,)
     # claim=True: dpcli does not enforce what the key states. varies=True: the runs of a sweep may differ in it.
     scheme: Annotated[

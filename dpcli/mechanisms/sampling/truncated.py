@@ -145,7 +145,7 @@ def weight_bound(spec: Spec, rate: Fraction, neighbours: Neighbours, others: int
     for probability, weight in weights:
         if probability <= 0.0:
             continue
-        log_q, log_p = math.log(probability), math.log(probability) + math.log1p(weight - q)  # P: times 1 - q + w
+        log_q, log_p = math.log(probability), math.log(probability) + math.log1p(weight - q)  # under P, times 1 - q + w
         mechanism = spec.poisson(weight / (1.0 - q + weight), neighbours)
         parts.append(CutSamplePart(mechanism, log_p, log_q if neighbours.adjacency is Adjacency.ADD_REMOVE else log_p))
     return CutSample(tuple(parts))

@@ -107,7 +107,7 @@ class PostProcessingSpec(Spec):
 
     evidence: ClassVar[CostEvidence] = CostEvidence.FREE
     free: ClassVar[bool] = True
-    # What must hold for the cost: premises, each with a test that violates it, and the commands that enforce it, if any.
+    # What must hold for the cost, each with a test that violates it, and the commands that enforce it, if any.
     premises: ClassVar[Premises] = (
         of_mechanism(
             "It uses only released values, and never the private data.", "test_post_processing_that_reads_the_data_costs_something"
