@@ -235,7 +235,7 @@ def require_about(certificate: Json, pipeline: Pipeline) -> None:
     Raises:
         AnotherFile: It is about others, or claims a lower bound although the pairs of the pipeline need not be attained.
         NotRepresentable: No certificate can be about the pipeline, for the reasons of `certified_parts`.
-        KeyError, TypeError: The certificate's claims are missing or no list. Callers catch such errors, as anybody may write one.
+        KeyError, TypeError: The certificate's claims are missing or no list. Callers catch these, because anybody may write a certificate.
     """
     stated = certificate.get("statement")
     group_size = stated.get("group_size") if isinstance(stated, dict) else None

@@ -167,7 +167,7 @@ class _Conversion:
             plain = without_dominated(mechanism)
             if isinstance(plain, Free):
                 continue
-            convert = CONVERSIONS.get(type(plain))  # the exact class, since a subclass may have another pair
+            convert = CONVERSIONS.get(type(plain))  # the exact class, because a subclass may have another pair
             if convert is None:
                 raise NotRepresentable(f'"{line.name}": certify has no pair for {_description(line, self.neighbours)}')
             part, assumed = convert(plain, line, self.neighbours, self.dataset_size)

@@ -25,7 +25,7 @@ from dpcli.numerics.closed.participation import tree_squares
 # Limits on time, memory and the length of a certificate. Beyond them a number is rounded up, or there is none.
 MOST_STEPS = 2_000_000  # largest number of steps; the encoder's rows are added up one by one, in about two seconds
 MOST_BITS = 10**9  # most bits of all coefficients of a column, which take 125 megabytes
-LONGEST = 13_000  # most bits of a squared denominator; with the noise, a fraction of a certificate has READABLE bits
+LONGEST = 13_000  # most bits of a squared denominator; with the noise, a certificate can state READABLE bits
 READABLE = 14_280  # bits of a whole number of 4,300 digits, beyond which Python reads no text
 FINE = 512  # bits after the binary point of a coefficient whose exact fraction would be longer; it is then rounded up
 

@@ -39,8 +39,8 @@ from dpcli.numerics.work import shared  # a cache
 CELLS = 1200  # number of equally spaced ends of cells; ends in geometric progression are added, which resolve small losses
 LARGEST_MASS = 2e-3  # largest mass of a cell; a larger one is split at random into equal pieces, which may be placed apart
 CUTS = 400  # number of places that are tried for an outcome that may be moved
-# Soundness: the mean of f' over a cell must be accurate, as it is a factor of a mass of the pair. In the example, 2 and 8 nodes give the
-# same epsilon to 1e-13.
+# Soundness: the mean of f' over a cell must be accurate, because it is a factor of a mass of the pair. In the example, 2 and 8 nodes
+# give the same epsilon to 1e-13.
 NODES = 4
 
 

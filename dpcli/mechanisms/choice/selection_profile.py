@@ -145,7 +145,7 @@ class SelectionLoss:
         return _pair(self).tails(at)
 
     def _finite(self) -> ChordPair:
-        """Return the pair. Raises NotRepresentable unless the pure epsilon is at most FURTHEST, as losses may then be infinite."""
+        """Return the pair. Raises NotRepresentable if the pure epsilon exceeds FURTHEST, because losses may then be infinite."""
         if not self.pure <= FURTHEST:
             raise NotRepresentable("only the tails of a selection's worst pair are known, and its CGF is not")
         return _pair(self)

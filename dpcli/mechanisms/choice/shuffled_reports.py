@@ -54,7 +54,7 @@ RHO_RATIO = 1.1  # ratio of neighbouring z
 MOST_ORDERS = 100  # number of z at which K is computed at a time; it affects memory
 LEAST_EPSILON = 1e-9  # least local epsilon that is amplified; a smaller one is charged as it is
 FEWEST_CLONES = 0.01  # least mean number of clones; with fewer, `clone_pair` counts none, and its larger masses may exceed 1 in sum
-ALMOST_ALL = 1.0 - 1e-9  # largest rate of clones, as 1 - rate needs digits; a smaller one is an upper bound too
+ALMOST_ALL = 1.0 - 1e-9  # largest rate of clones, because 1 - rate needs digits; a lower rate costs more
 
 
 @dataclass(frozen=True, slots=True)
@@ -144,7 +144,7 @@ class Shuffled(Mechanism):
     categories: int
 
     def approx_dp(self, delta: float) -> float:
-        """Return epsilon of the dominating pair, and at delta = 0 the local epsilon, as all reports may happen to be equal."""
+        """Return epsilon of the dominating pair, and at delta = 0 the local epsilon, because all reports may happen to be equal."""
         pure = Pure(self.epsilon).approx_dp(delta)
         if delta <= 0.0 or pure == 0.0 or self._is_unamplified():
             return pure

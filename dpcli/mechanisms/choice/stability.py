@@ -52,8 +52,8 @@ ONE_BY_ONE = 64  # largest size of a group for which every number of units that 
 RANGES = 8  # ranges of the number of own keys that are priced separately; twice as many lower epsilon by less than 4 parts in 1000
 POINTS = 2048  # points of the grid of losses
 REACHES = 200  # number of epsilons that are tried as the last point of the grid
-NEGLIGIBLE = 1e-6  # height of the noise's curve at the last point, as a share of the probability of showing own keys
-LOG_LEAST = -180.0  # logarithm of the least height at the last point, so that the grid ends if own keys are hardly ever shown
+NEGLIGIBLE = 1e-6  # the grid ends where the noise's curve is at most this share of the probability of showing own keys
+LOG_LEAST = -180.0  # or at most e^LOG_LEAST, so that the grid ends if own keys are hardly ever shown
 WHOLE_DATA = "whose distance is counted over all of the data"
 
 

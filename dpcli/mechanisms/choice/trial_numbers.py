@@ -212,7 +212,7 @@ class BinomialTrials:
     def pure(self, epsilon: float) -> float:
         """Return the pure epsilon of the selection: epsilon + (most-1) log((1 - p + p c) / (1 - p + p (1-c))) with c = 1/(1+e^-eps).
 
-        (1 - p + p q) / (1 - p + p q') is largest at a corner of what pure DP allows, as it is a ratio of linear functions: at q = c and
+        (1 - p + p q) / (1 - p + p q') is a ratio of linear functions, and so largest at a corner of what pure DP allows: at q = c and
         q' = 1 - c. Their difference is tanh(eps/2), and all other terms are positive.
         """
         growth = (

@@ -85,7 +85,7 @@ class GaussianMixture(Mechanism):
         return MixtureRemoveLoss(self.mixture), MixtureAddLoss(self.mixture)
 
     def renyi_loss(self) -> PrivacyLoss | None:
-        """Return the remove loss for a single shift, as its divergence is then the larger one; None for several shifts.
+        """Return the remove loss for a single shift, whose divergence is the larger one; None for several shifts.
 
         Source: Mironov, Talwar, Zhang 2019, arXiv:1908.10530, Theorem 5.
         """

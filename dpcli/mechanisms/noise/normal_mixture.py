@@ -12,7 +12,7 @@ weight. A `Mixture` (numerics/mixture.py) of normal distributions has the ratio 
 
 Accountants ask a loss for `cgf`, an upper bound on K(z) = log E_P[e^{z L}]; for `tails`, its tail probabilities under P and Q; and for
 `tilted`, the loss under P times e^{t L}, normalised, whose characteristic function the contour method integrates (numerics/contour).
-Numerical methods look up the following by name, as a loss need not have them:
+Numerical methods look up the following by name, because a loss need not have them:
 
 * `capped` leaves out the far upper tail, and `cut` divides the loss into a small and a big part (numerics/contour/cut.py).
 * `nearly_noiseless` and `step_kind` serve a method for very little noise (numerics/contour/little_noise.py).

@@ -132,7 +132,7 @@ def truncated_laplace(moved: float, bound: float) -> Mechanism:
     * If bound >= D, d = (e^D - 1) / (2 (e^bound - 1)). The losses are from -D to D, and all mass at x <= 0 is at -D.
     * Otherwise all x are between 0 and D, and the losses |x| - |x - D| = 2x - D are those between -m and m with m = 2 bound - D.
 
-    d and the mass at both ends are rounded up, as both raise the curve. If D is 2 bound or more, no x is inside, and nothing is protected.
+    d and the mass at both ends are rounded up, because both raise the curve. If D >= 2 bound, no x is inside, and nothing is protected.
     """
     if not moved < min(2.0 * bound, LARGEST_RATIO):
         return NoPrivacy(moved / min(bound, 1.0) if bound > 0.0 else math.inf)

@@ -74,7 +74,7 @@ class PoissonSampled(Mechanism):
         return SampledRemoveLoss(inner[0], self.rate), SampledAddLoss(inner[-1], self.rate)
 
     def attained(self) -> bool:
-        """Return whether the pairs are attained, as they are if one record, present or absent, attains the inner pairs.
+        """Return whether the pairs are attained. They are if one record, present or absent, attains the inner pairs.
 
         If the record is in the sample, the release is that without sampling. If not, it is that without the record. The pair of a group of
         mechanisms is not attained, since it is rounded up on a grid.
@@ -118,7 +118,7 @@ class PoissonReplaced(PoissonSampled):
         return (SampledReplaceLoss(SampledRemoveLoss(inner[0], self.rate)),)
 
     def attained(self) -> bool:
-        """Return whether the pair is attained. On a sample it is not, as the pair's curve lies above that of every mechanism."""
+        """Return whether the pair is attained. On a sample it is not, because its curve lies above that of every mechanism."""
         return self.rate == 1.0 and self.inner.attained()
 
     def rdp(self, orders: Array) -> Array:
@@ -160,7 +160,7 @@ def amplify(inner: Mechanism, rate: float, delta: float) -> float:
     epsilon = inner.approx_dp(min(delta / rate * (1.0 - 1e-15), 1.0))
     if epsilon > 600.0:  # e^epsilon may overflow
         return log_add(math.log1p(-rate) if rate < 1.0 else -math.inf, epsilon + math.log(rate)) + 4e-16 * epsilon
-    # The smallest float is added, since the product may underflow to 0 or lose half a unit among subnormal numbers.
+    # The smallest float is added, because the product may underflow to 0 or lose half a unit among subnormal numbers.
     return math.log1p(rate * math.expm1(epsilon)) * (1.0 + 1e-15) + math.ulp(0.0) if epsilon > 0.0 else 0.0
 
 
@@ -201,7 +201,7 @@ def chord(z: Array, knots: Array, values: Array, beyond: Array) -> Array:
 def extend_by_line(z: Array, knots: Array, values: Array, slope: float, beyond: Array) -> Array:
     """Return `beyond`, and after the last knot the smaller of it and the line of slope `slope` from that knot.
 
-    The slope is the largest loss, as log E[e^{z L}] increases no faster.
+    The slope is the largest loss, because log E[e^{z L}] increases no faster.
     """
     if math.isinf(slope):
         return beyond

@@ -100,11 +100,11 @@ class RandomAllocation(Mechanism):
         return self.inner.delta_floor()
 
     def zcdp(self) -> float:
-        """Return the rho of one step, as amplification does not lower the Renyi curve at all orders."""
+        """Return the rho of one step, because amplification does not lower the Renyi curve at all orders."""
         return self.inner.zcdp()
 
     def attained(self) -> bool:
-        """Return False, as the pair is computed on a lattice of likelihood ratios (numerics/grid/spread.py), above the worst case."""
+        """Return False: the pair on a lattice of likelihood ratios (numerics/grid/spread.py) costs more than the worst case."""
         return False
 
     def losses(self) -> tuple[Allocated, ...]:
@@ -149,7 +149,7 @@ def _pass_with_one(spec: Spec, bins: int, neighbours: Neighbours) -> tuple[Mecha
 
 
 def _without_privacy(step: Mechanism) -> Mechanism:
-    """Return the step if it gives no privacy, as no amplification is then claimed. Raises InputError otherwise."""
+    """Return the step if it gives no privacy, so that no amplification is claimed. Raises InputError otherwise."""
     with suppress(NotRepresentable):
         if math.isinf(step.approx_dp(1.0 - 1e-9)):  # at nearly every delta
             return step
@@ -186,7 +186,7 @@ class Reversed:
     loss: PrivacyLoss
 
     def tails(self, at: Array) -> Tails:
-        """Return the tails; an atom may belong to either end of a cell, since it is split between both."""
+        """Return the tails. An atom may count at either end of a lattice cell, because its mass is split between both."""
         return self.loss.tails(-at[::-1]).mirrored()
 
 

@@ -279,7 +279,7 @@ def _total_variation(divergence: float) -> float:
 
 
 def _orders(loss: RenyiPairLoss) -> Array:
-    """Return orders at which the curve is finite. They include the largest such order with all its digits, as it gives the best bound."""
+    """Return orders at which the curve is finite. They include the largest such order to all digits: it gives the best bound."""
     orders = _grid(*OCTAVES, COARSE)
     finite = np.isfinite(loss.curve(orders))
     if not finite.any():
