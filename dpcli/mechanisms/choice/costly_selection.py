@@ -137,8 +137,8 @@ def _order(p: Array, q: Array, losses: Array, trials: TrialCounts, epsilon: floa
     p, q: masses of the cells. losses: their losses, which increase.
 
     Per unit of its P-mass, a cell that follows the better mass w under P and v under Q adds f'(1 - w) - e^{epsilon - loss} f'(1 - v) to
-    delta. A cell that adds something at one of the cuts is moved to the cut where it adds most. w and v belong to the order before
-    any move. The other cells keep their place.
+    delta. A cell that adds something at one of the cuts is moved to the cut where it adds most. w and v belong to the order before any
+    move. The other cells keep their place.
     """
     cuts = np.unique(np.linspace(0, len(p) - 1, CUTS).astype(int))
     slope_p, slope_q = (np.exp(-trials.depth(np.minimum(np.cumsum(masses)[cuts], 1.0))) for masses in (p, q))  # f' over E[K]

@@ -70,8 +70,8 @@ EVENTS = 400  # number of probabilities q', and again of q, at which the edge of
 NEAR_DEPTH = 16.0  # depth up to which the events are equally spaced; beyond it, f' is less than 1e-6 of E[K]
 TANGENT_REACH = 0.25  # largest change of depth over half a cell for which f'(q') is replaced by a tangent
 SHIFTS = 160  # number of log y_j up to FAR_SHIFT; four times as many lower epsilon by less than 3 parts in 10,000
-# Where G ends near y = 1, it differs from a line only around there. So log y_j are equally spaced from minus its end to its end, as far as
-# this is between LEAST_NEAR and MOST_NEAR, and SHIFTS_BELOW of them are farther apart below that.
+# Where G ends near y = 1, it differs from a line only around there. So log y_j are equally spaced from -near on, where near is
+# the log y at which G ends, from LEAST_NEAR to MOST_NEAR. Below -near, SHIFTS_BELOW of them are spaced geometrically.
 LEAST_NEAR, MOST_NEAR, SHIFTS_BELOW = 1e-6, 1.0, 32
 LOG_LEAST_SHIFT = -8.0  # least log y_j; below it G differs from 1 by less than 1e-3
 FAR_SHIFT = 32.0  # beyond this log y_j, they are spaced geometrically

@@ -52,7 +52,7 @@ USERS = Constraint("a whole number from 1 to 10^10", lambda x: 1 <= x <= MOST_US
 FIRST_Z = 1e-3  # least z
 RHO_RATIO = 1.1  # ratio of neighbouring z
 MOST_ORDERS = 100  # number of z at which K is computed at a time; it affects memory
-LEAST_EPSILON = 1e-9  # least local epsilon that is amplified; a smaller one is charged as it is
+LEAST_EPSILON = 1e-9  # least local epsilon that is amplified; a smaller one is charged in full
 FEWEST_CLONES = 0.01  # least mean number of clones; with fewer, `clone_pair` counts none, and its larger masses may exceed 1 in sum
 ALMOST_ALL = 1.0 - 1e-9  # largest rate of clones, because 1 - rate needs digits; a lower rate costs more
 

@@ -48,8 +48,8 @@ SURELY_SHOWN = 1.0 - 1e-9  # a release that shows a unit's own keys with a large
 LEAST_PROBABILITY = 5e-324  # the smallest positive float, in place of a probability that underflows
 DELTA_SLACK = 1e-12  # covers the rounding of a power of e, whose exponent is at most 745 in size with an error of less than 4e-13
 # Accuracy and speed: a coarser choice gives a larger upper bound.
-ONE_BY_ONE = 64  # largest size of a group for which every number of units that share a key is tried
-RANGES = 8  # ranges of the number of own keys that are priced separately; twice as many lower epsilon by less than 4 parts in 1000
+ONE_BY_ONE = 64  # largest group in which every number of units that share a key is tried
+RANGES = 8  # number of ranges of own keys that are priced separately; twice as many lower epsilon by less than 4 parts in 1000
 POINTS = 2048  # points of the grid of losses
 REACHES = 200  # number of epsilons that are tried as the last point of the grid
 NEGLIGIBLE = 1e-6  # the grid ends where the noise's curve is at most this share of the probability of showing own keys

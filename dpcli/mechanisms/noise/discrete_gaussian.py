@@ -55,7 +55,7 @@ if TYPE_CHECKING:
 
 LEAST_SIGMA = 0.05  # least sigma that keys may state, in units of the sensitivity; less is no privacy
 # Soundness.
-SIGMAS = 40.0  # distance from a centre, in units of sigma, within which outcomes are summed; the mass beyond is below e^-800
+SIGMAS = 40.0  # outcomes are summed within this many sigma of a centre; the mass beyond is below e^-800
 SMOOTH_SIGMA = 3.0  # least sigma for which sums over the integers equal the integrals up to a factor of 1 + e^-170
 # A squared norm that is at most this far below a whole number is rounded up to it, so that 1.41^2 counts as 2.
 NORM_TOLERANCE = 0.05

@@ -64,8 +64,8 @@ if TYPE_CHECKING:
     from dpcli.numerics.mixture import TableRow
 
 BLOCK = 1 << 20  # most entries of a table of tails that is computed at a time; it affects memory alone
-NEARLY_NOISELESS = 6.0  # contribution over noise from which on the noise counts as very small, which decides the numerical method
-MAX_REACH = 120.0  # speed: largest contribution over noise for which there is a tilted loss, which takes too many nodes beyond
+NEARLY_NOISELESS = 6.0  # from this contribution over noise on, the noise counts as very small, which decides the method
+MAX_REACH = 120.0  # speed: largest contribution over noise with a tilted loss, which would take too many nodes beyond
 
 
 class MixtureLoss:

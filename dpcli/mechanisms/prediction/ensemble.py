@@ -45,15 +45,15 @@ MAX_SHARDS = 4096
 SHARDS = Constraint(
     f"a whole number from 1 to {MAX_SHARDS}", lambda x: 1 <= x <= MAX_SHARDS, (("minimum", 1), ("maximum", MAX_SHARDS))
 )
-CORNERS = ((1, 0), (0, -1), (1, 1), (-1, -1), (0, 1), (-1, 0))  # the corners of (log x, log y), in units of h
+CORNERS = ((1, 0), (0, -1), (1, 1), (-1, -1), (0, 1), (-1, 0))  # corners of the allowed (log x, log y), in units of h
 # Soundness: slacks above the rounding, and limits up to which they cover it.
 RATIO_SLACK = 1e-13  # relative slack for ratios and masses, each the result of a few operations
 LOG_MASS_SLACK = 2e-15  # relative slack for the logarithm of a mass
-LARGE_LOG_MASS = 64.0  # size of such a logarithm up to which RATIO_SLACK covers its rounding
+LARGE_LOG_MASS = 64.0  # RATIO_SLACK covers the rounding of such logarithms up to this size
 LARGEST_SOLVED_RADIUS = 100.0  # largest radius at which the corners are solved for in floating point
 LOG_MOMENT_SLACK = 1e-13  # absolute slack for the logarithm of a moment near 1
 LARGEST_RADIUS = 1e3  # largest radius; up to it, masses are precise enough, and a larger one protects nothing
-LARGEST_EXPONENT = 600.0  # largest exponent whose exponential is taken, which is finite; beyond it, logarithms are added
+LARGEST_EXPONENT = 600.0  # e^600 is finite; for larger exponents, logarithms are added
 TOO_LARGE_RADIUS = "the radius is too large to protect anything or to compute with"
 
 

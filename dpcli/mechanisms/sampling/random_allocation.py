@@ -50,7 +50,7 @@ if TYPE_CHECKING:
 
 
 # Accuracy and speed: the number of steps may be rounded down (`sum_of_ratios`), and the bound without amplification holds at every order.
-KEPT_DIGITS = 11  # leading binary digits that are kept of the number of copies; every further digit would cost a convolution
+KEPT_DIGITS = 11  # leading binary digits of the number of copies that are kept; each further one may cost a convolution
 MOST_COPIES = 2**30  # largest number of copies that are added up
 MAX_ORDER = 96  # largest integer order of the exact Renyi divergence; above it, the bound without amplification is used
 UNPROVEN = (
