@@ -92,7 +92,7 @@ def log_moment_of(forms: Sequence[Form]) -> LogMoment:
 
 
 def place_of_minimum(function: Callable[[float], float], low: float, high: float, steps: int = 60) -> float:
-    """Return where a convex function of log x is smallest, by golden sections. Each step leaves 0.618 of the interval of log x."""
+    """Return where a convex function of log x is smallest, by a golden-section search. Each step leaves 0.618 of the interval of log x."""
     a, b = math.log(low), math.log(high)
     golden = 0.5 * (math.sqrt(5.0) - 1.0)
     c, d = b - golden * (b - a), a + golden * (b - a)
@@ -148,8 +148,8 @@ def chernoff_epsilon(parts: Sequence[Json], direction: str, delta: float) -> flo
 class Room(NamedTuple):
     """The share of delta by which a proof may err.
 
-    log_delta: log of the delta to prove, without infinite losses. share: the relative distance between it and the accountants' number; 0
-        leaves each error the least slack.
+    log_delta: log of the delta to prove, without infinite losses.
+    share: the relative distance between it and the accountants' number. At 0, each error gets the least slack.
     pad: share of the usual pad.
     """
 

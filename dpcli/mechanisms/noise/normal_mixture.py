@@ -97,7 +97,7 @@ class MixtureLoss:
         raise NotImplementedError
 
     def cgf(self, z: Array) -> Array:
-        """Return upper bounds on K, about 1e-12 too large, relative. Orders that need too many nodes get the bound by convexity."""
+        """Return upper bounds on K, which exceed it by a relative 1e-12. Orders that need too many nodes get the bound by convexity."""
         return power_moment(z, self.line, self._whole_window, self.step, self._bound_by_convexity)
 
     def _bound_by_convexity(self, z: Array) -> Array:
@@ -123,7 +123,7 @@ class MixtureLoss:
         reach = self.mixture.reach
         if reach > MAX_REACH:
             raise NotRepresentable(f"one unit's contribution is {reach:.3g} times the noise: its quadrature would take too long")
-        # Whether `cgf` takes the integral, and not the bound by convexity.
+        # True if `cgf` takes the integral, and not the bound by convexity.
         exact_cgf = fits(*span(t, self._whole_window, self.step))
         return TiltedQuadrature(t, self.line, self.window(t), strip=0.5 * math.pi / reach, step=self.step(t), exact_cgf=exact_cgf)
 

@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 
 
 MAX_ORDER = 256  # largest integer order of the expansions; above it, bounds by convexity are used (accuracy and speed)
-TABLE_WORK = 0.25 * MAX_ORDER**2  # units of work of an expansion at all integer orders, each element of which needs three functions
+TABLE_WORK = 0.25 * MAX_ORDER**2  # units of work of an expansion at all integer orders, with three functions for each term
 NO_RHO = "sampling does not lower rho: the Renyi curve of a sampled mechanism is not bounded by any smaller rho times its order"
 LARGEST_LOSS = 1e100  # stands for an infinite loss, because inner tails are computed at finite losses
 NOT_TILTED = "a mechanism known by the tails of its privacy loss has no characteristic function on a sample"
