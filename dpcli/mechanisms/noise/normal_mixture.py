@@ -97,7 +97,7 @@ class MixtureLoss:
         raise NotImplementedError
 
     def cgf(self, z: Array) -> Array:
-        """Return upper bounds on K, which exceed it by a relative 1e-12. Orders that need too many nodes get the bound by convexity."""
+        """Return upper bounds on K, larger by a share of about 1e-12. Orders that need too many nodes get the bound by convexity."""
         return power_moment(z, self.line, self._whole_window, self.step, self._bound_by_convexity)
 
     def _bound_by_convexity(self, z: Array) -> Array:
