@@ -30,8 +30,8 @@ from dpcli.certify.proof_search import CurvePoint
 from dpcli.file.pipeline.model import Pipeline
 
 Json = dict[str, Any]
-# Shares of epsilon by which it is raised if the headline has no proof: about its last printed digit, and much more than the ball
-# arithmetic loses. They affect how much larger than the headline the proved epsilon is.
+# If the printed epsilon has no proof, it is raised by the first of these shares, and then by the second. The first is about its last
+# printed digit, and the second much more than the ball arithmetic loses.
 SHARES = (Decimal("0.0001"), Decimal("0.003"))
 # Factor of the usual pad, a normal loss that is added to make frequencies decay (proof_search.py). A small one loses less of delta.
 SMALL_PAD = 1 / 30
@@ -147,7 +147,7 @@ def _candidates(statement: CertifiedParts, result: Account, decimals: int) -> It
         cases = cases_of(statement.stated()).values()
         bounds = [proof_search.chernoff_epsilon(parts, direction, result.at) for parts, direction in cases]
         if all(map(math.isfinite, bounds)):
-            yield up(max(bounds) * (1.0 + 1e-6), decimals)  # a little more, as the search is not exact
+            yield up(max(bounds) * (1.0 + 1e-6), decimals)  # a little more, because the search is not exact
 
 
 def _upper_claim(statement: CertifiedParts, result: Account, value: str, known: CurvePoint) -> Json:
@@ -235,7 +235,7 @@ def require_about(certificate: Json, pipeline: Pipeline) -> None:
     Raises:
         AnotherFile: It is about others, or claims a lower bound although the pairs of the pipeline need not be attained.
         NotRepresentable: No certificate can be about the pipeline, for the reasons of `certified_parts`.
-        KeyError, TypeError: The certificate's claims are missing or no list. Callers catch such errors, as anybody may write one.
+        KeyError, TypeError: The certificate's claims are missing or no list. Callers catch these, because anybody may write a certificate.
     """
     stated = certificate.get("statement")
     group_size = stated.get("group_size") if isinstance(stated, dict) else None

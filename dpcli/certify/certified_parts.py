@@ -34,8 +34,8 @@ from dpcli.mechanisms.stated.pure_and_approx import Free
 COMPOSITION = "the pairs compose (Zhu, Dong, Wang 2022, arXiv:2106.08567, Theorem 10)"
 DISJOINT = "a unit is in one part of each division of the data (McSherry 2009, Theorem 4)"
 # Two limits on the time of a proof.
-MOST_PARTS = 40  # parts of different parameters; the checker integrates each by itself
-MOST_ALTERNATIVES = 64  # choices of one branch from each division of the data; each choice needs proofs of its own
+MOST_PARTS = 40  # most parts that differ; the checker integrates each by itself
+MOST_ALTERNATIVES = 64  # most choices of one branch from each division of the data; each needs proofs of its own
 
 # Each part with its count. The part is given by its items, which are hashable.
 Counted = tuple[tuple[tuple[tuple[str, Any], ...], int], ...]
@@ -167,7 +167,7 @@ class _Conversion:
             plain = without_dominated(mechanism)
             if isinstance(plain, Free):
                 continue
-            convert = CONVERSIONS.get(type(plain))  # the exact class, since a subclass may have another pair
+            convert = CONVERSIONS.get(type(plain))  # the exact class, because a subclass may have another pair
             if convert is None:
                 raise NotRepresentable(f'"{line.name}": certify has no pair for {_description(line, self.neighbours)}')
             part, assumed = convert(plain, line, self.neighbours, self.dataset_size)
@@ -203,7 +203,7 @@ def _members(
     A member that the file declares by an entry gets a line with this entry, from which its numbers are read.
     """
     spec = only_spec(line)
-    names = [] if spec is None else part_names(spec)  # of the entries that this entry runs
+    names = [] if spec is None else part_names(spec)  # names of the entries that this entry runs
     if isinstance(mechanism, Composed) and len(names) == len(mechanism.parts):
         for name, (part, runs) in zip(names, mechanism.parts, strict=True):
             yield from _members(entries, replace(line, entries=(entries[name],)), part, runs * count)

@@ -23,9 +23,9 @@ from dpcli.mechanisms.spec import Spec
 from dpcli.numerics.closed.participation import tree_squares
 
 # Limits on time, memory and the length of a certificate. Beyond them a number is rounded up, or there is none.
-MOST_STEPS = 2_000_000  # steps of an encoder whose rows are added up one by one, in about two seconds
-MOST_BITS = 10**9  # bits of a column's coefficients together, for which 125 megabytes are enough
-LONGEST = 13_000  # bits of a squared denominator; a certificate can state fractions of READABLE bits, the noise included
+MOST_STEPS = 2_000_000  # largest number of steps; the encoder's rows are added up one by one, in about two seconds
+MOST_BITS = 10**9  # most bits of all coefficients of a column, which take 125 megabytes
+LONGEST = 13_000  # most bits of a squared denominator; with the noise, a certificate can state READABLE bits
 READABLE = 14_280  # bits of a whole number of 4,300 digits, beyond which Python reads no text
 FINE = 512  # bits after the binary point of a coefficient whose exact fraction would be longer; it is then rounded up
 
@@ -83,7 +83,7 @@ def _toeplitz_norm(spec: ToeplitzSpec) -> SquaredNorm | None:
 
 def _buffered_norm(spec: BufferedToeplitzSpec) -> SquaredNorm | None:
     decays, scales = ([Fraction(repr(value)) for value in values] for values in (spec.buf_decay, spec.output_scale))
-    if sum(scales) > 1:  # as decimals, though not as doubles: the coefficients might increase
+    if sum(scales) > 1:  # the decimals may exceed 1 where the doubles do not; the coefficients might then increase
         return None
     return _densest_norm(spec, _geometric_column(decays, scales, spec.iterations))
 
@@ -116,7 +116,7 @@ def _geometric_column(decays: list[Fraction], scales: list[Fraction], count: int
     They are rounded up if exact numbers are too long. None if even these are.
     """
     base = math.lcm(*(decay.denominator for decay in decays))
-    buffers = max(len(decays), 1)  # one for each decay
+    buffers = max(len(decays), 1)
     denominator = math.lcm(*(scale.denominator for scale in scales))
     length = denominator.bit_length() + max(count - 2, 0) * base.bit_length()
     rounded = 2 * length > LONGEST or buffers * count * length > MOST_BITS

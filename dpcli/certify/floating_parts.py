@@ -34,18 +34,18 @@ LogDecay = Callable[[Array], tuple[Array, Array]]  # heights y -> log of a bound
 LogPairs = list[tuple[float, float]]  # log P and log Q of each outcome with a finite loss
 
 # These numbers decide whether a plan is found, how sharp a bound it can prove, and how long the search and the checker take.
-MOST_NODES = 150_000  # of an integral; far below what the checker refuses
-MARGIN = 1e-6  # by which a logarithm must be on the right side, to allow for rounding errors of the search
+MOST_NODES = 150_000  # largest number of nodes of an integral, far below what the checker refuses
+MARGIN = 1e-6  # a logarithm must be on the right side of a limit by this, because the search rounds
 ORDER = 32  # nodes of a panel of Gauss and Legendre's rule in the checker
 ELLIPSES = np.array([2.0, 3.0, 4.0, 6.0, 9.0])  # values of r that are tried for the ellipse around a panel (item 5)
 MAX_EXPONENT = 700.0  # e^700 is near the largest double; larger exponents are cut, or their exponential is not taken
 WIDTHS = np.geomspace(4.0, 1e-4, 120)  # widths of a panel that are tried, the largest first
-NEAR_WIDTHS = 10  # places in that list by which a panel may be wider or narrower than the last one before all are tried
+NEAR_WIDTHS = 10  # a panel is first given one of this many widths above or below the last one, which saves time
 LOG_PANELS = math.log(400.0)  # each panel may err by 1/400 of the error that an integral is allowed
 MOST_TURN = 1.5  # largest k theta (item 5), a little less than pi / 2
-CELLS = 512  # cells of the bound on the decay (item 4)
-CAPS = 80  # caps that are tried for the heights of the cells; a lower cap makes the variation smaller
-FINE = 4001  # points of an integral in floating point
+CELLS = 512  # number of cells of the bound on the decay (item 4)
+CAPS = 80  # number of caps that are tried for the heights of the cells; a lower cap makes the variation smaller
+FINE = 4001  # number of points of an integral in floating point
 GAUSS = np.polynomial.legendre.leggauss(64)  # nodes and weights of an integral in floating point over one of 40 panels
 LEAST_LOG_DENSITY = 50.0  # the search integrates where the integrand is above e^-50 of its largest value
 
@@ -126,7 +126,7 @@ class ClosedForm(Form):
         e, half = self.e0, abs(z + 0.5)
         if self.form == "gaussian":
             return 0.5 * e * z * (z + 1.0)
-        if self.form == "range":  # log (sinh(half e) / half) - log (2 sinh(e / 2)), of a function that is even in half
+        if self.form == "range":  # log (sinh(half e) / half) - log (2 sinh(e / 2)), which is even in half
             return half * e + math.log(-math.expm1(-2.0 * half * e) / half) - 0.5 * e - math.log(-2.0 * math.expm1(-e))
         # ((z+1) e^{z e} + z e^{-(z+1) e}) / (2z+1), which is even in z + 1/2 too
         return (half - 0.5) * e + math.log((half + 0.5 + (half - 0.5) * math.exp(-2.0 * half * e)) / (2.0 * half))
@@ -152,7 +152,7 @@ class RenyiForm(Form):
 
     def __init__(self, part: Json, direction: str) -> None:
         super().__init__(part, direction)
-        self.mu = math.sqrt(2 * Fraction(part["rho"]))  # of the Gaussian with this rho
+        self.mu = math.sqrt(2 * Fraction(part["rho"]))  # sensitivity over noise of the Gaussian with this rho
 
     def log_moment(self, z: float) -> float:
         """Return the bound rho z (z+1) on log M(z)."""
@@ -331,11 +331,11 @@ class SmoothForm(Form):
     def log_moment(self, z: float) -> float:
         """Return log M(z) of a run that is not big."""
         low, high = self.span(z, LEAST_LOG_DENSITY)
-        if self.normal and self.cut is None:  # f falls to 0 on both sides, so a sum over even points is very exact
+        if self.normal and self.cut is None:  # f falls to 0 on both sides, so a sum over equally spaced points is very exact
             x = np.linspace(low, high, FINE)
             return float(log_sum(self.log_f(x, z, self.sides[0]))) + math.log(x[1] - x[0])
         nodes, weights = GAUSS
-        edges = np.linspace(low, high, 41)  # of 40 panels
+        edges = np.linspace(low, high, 41)  # ends of 40 panels
         half = 0.5 * np.diff(edges)[:, None]
         x = (0.5 * (edges[1:] + edges[:-1])[:, None] + half * nodes).ravel()
         log_weights = np.log((half * weights).ravel())
@@ -351,7 +351,7 @@ class SmoothForm(Form):
     def decay(self, t: float, log_moment: float) -> tuple[LogDecay, Plan]:
         """Return the bound of item 4 for one run, and the plan of its cells without the cap, which depends on y. log_moment: log M(t)."""
         low, high = self.span(t, 12.0)  # the density beyond, below e^-12 of its largest value, is counted as 0
-        if self.normal:  # further to the side where the loss hardly moves
+        if self.normal:  # farther to the left, where the loss hardly moves
             low -= 2.0
         else:  # a rounded end must not lie beyond the largest loss
             low, high = -self.e0 * (1.0 - 1e-5), self.e0 * (1.0 - 1e-5)
@@ -359,7 +359,7 @@ class SmoothForm(Form):
         x = np.linspace(float(plan["first"]), float(plan["last"]), CELLS + 1)
         speed = self.drift(x) + (self.drift(-x) if self.two_sided else 0.0)
         lengths = np.abs(np.diff(self.loss(x, 1.0)))
-        log_densities = [self.log_f(x, t, side) - np.log(speed) - log_moment for side in self.sides]  # of the loss
+        log_densities = [self.log_f(x, t, side) - np.log(speed) - log_moment for side in self.sides]  # densities of the loss
         heights = np.stack([np.exp(np.minimum(log_density[1:], log_density[:-1]) - MARGIN) for log_density in log_densities])
         if not heights.max() > 0.0:  # no density that a double can hold
             return (lambda y: (np.zeros_like(y), np.ones_like(y))), plan
@@ -415,10 +415,10 @@ class SmoothForm(Form):
             return -self.e0, self.e0
         low, high = math.inf, -math.inf
         for z, _, log_error in accuracies:
-            first, last = self.span(z, max(self.log_moment(z) - log_error, 0.0) + 25.0)  # e^-25 below the error
+            first, last = self.span(z, max(self.log_moment(z) - log_error, 0.0) + 25.0)  # down to e^-25 of the error
             # Beyond the ends, log f also falls by at least 1 for each unit of x: the slope -x of the normal density outweighs the others.
             a, b = self.powers(z, self.sides[0])
-            rises = [max(power, 0.0) * self.records * self.slope + 1.0 for power in (a, b)]  # of log f, at the most
+            rises = [max(power, 0.0) * self.records * self.slope + 1.0 for power in (a, b)]  # largest slopes of log f, plus 1
             falls = [max(-power, 0.0) * float(self.drift(np.array([x]))[0]) for power, x in ((a, first), (b, -last))]
             low, high = min(low, first - 0.5, -rises[1] - falls[0]), max(high, last + 0.5, rises[0] + falls[1])
         return rounded(low), rounded(high) if self.cut is None else self.cut
@@ -426,7 +426,7 @@ class SmoothForm(Form):
     def _log_rule_error(self, at: Accuracy, left: float, right: Array, r: Array, side: float) -> Array:
         """Return log of the bound of item 5 on panels from `left` to each of `right`, on one side.
 
-        r: of the ellipses, one for each panel. The bound is inf on an ellipse on which m may be 0, and on an empty panel.
+        r: that of each panel's ellipse. The bound is inf on an ellipse on which m may be 0, and on an empty panel.
         """
         d, middle = 0.5 * (right - left), 0.5 * (right + left)
         half_width, height = d * (r + 1.0 / r) / 2.0, d * (r - 1.0 / r) / 2.0

@@ -70,12 +70,12 @@ class AsComputed(str):
 
 
 # Soundness: an exact number of the file replaces the accountants' only if they differ by no more than rounding explains.
-NEAR = Fraction(1, 10**11)  # relative difference of two mu^2 that rounding explains: the accountants round mu up by up to 1e-12
-READING = Fraction(1, 10**12)  # relative difference of a ratio in exact arithmetic and in doubles that rounding explains
+NEAR = Fraction(1, 10**11)  # largest relative difference of two mu^2 by rounding: the accountants raise mu by up to 1e-12
+READING = Fraction(1, 10**12)  # largest relative difference between a ratio of fractions and one of doubles
 # Soundness: it bounds the relative error of a quotient and a few roots of doubles. The largest error seen is 4e-16.
 ROUNDING = Fraction(1, 10**14)
-# Standard deviations of a discrete Gaussian whose outcomes the checker adds up. About e^-128 of its mass lies beyond, which the checker
-# bounds, so that this affects accuracy and time.
+# The checker adds up the outcomes of a discrete Gaussian up to this many standard deviations. About e^-128 of its mass lies beyond. The
+# checker bounds that mass, so this affects only accuracy and time.
 REACH = 16.0
 
 
@@ -177,7 +177,7 @@ def _in_turns(line: BillLine) -> TurnsSpec | None:
 def _mu_squared_of_matrix(line: BillLine, bounds: int, mu: float) -> Fraction | None:
     """Return the exact squared sensitivity over noise of a matrix mechanism.
 
-    bounds: largest number of records' contributions that change together.
+    bounds: the largest move of a sum, in bounds on one record's contribution.
 
     None for another mechanism, if the exact number is too long to compute or to write down, or if the accountants' mu is larger. Raises
     InternalError if their mu is smaller.

@@ -11,11 +11,13 @@ contour (item 2) is the line z = t + i y. A sum T over the *frequencies* y = k h
 distance h, and is bounded by Chernoff's bounds at an order s_1 below t and an order s_2 above it. The other comes from the frequencies
 that are left out (item 3).
 
-Words: a `Form` (floating_parts.py) is a part in floating point. It plans the part's *cells*, for the bound on the decay (item 4), and its
-*panels*, for the quadrature (item 5). A run is *big* if its outcome lies beyond the *cut* (item 6). A *pad* is a small normal loss that is
-added, so that all frequencies decay; it costs a little of delta (item 7). The *room* of a proof is the share of delta that it may lose,
-which grows with the distance between the bound to prove and the accountants' number. The *slack* is the part of the room that each of
-several errors may take. The *work* of a plan is the checker's, in frequencies times nodes.
+* A `Form` (floating_parts.py) is a part in floating point. It plans the part's cells, for the bound on the decay (item 4), and its panels,
+  for the quadrature (item 5).
+* A run is *big* if its outcome lies beyond the *cut* (item 6).
+* A *pad* is a small normal loss that is added, so that all frequencies decay. It costs a little of delta (item 7).
+* The *room* of a proof is the share of delta that it may lose. It grows with the distance of the bound to prove from the accountants'
+  number. Each of several errors may take a part of it, the *slack*.
+* The *work* of a plan is the checker's, in frequencies times nodes.
 """
 
 from __future__ import annotations
@@ -56,9 +58,9 @@ MOST_SLACK = 1e-3  # largest such share; the search's estimates hold for small o
 PART_OF_ROOM = 0.05  # share of the distance between a bound and the accountants' number that each of several errors may take
 PAD_OF_ROOM = 0.5  # share of that distance that the pad may take
 LOG_HALF = 0.7  # a little more than log 2, since the slack is divided between two errors
-MOST_FREQUENCIES = 150_000  # far below what the checker refuses
-MOST_WORK = 8e7  # frequencies times nodes of the dearest proof that is tried, about 10 s
-CHEAP = 3e6  # work below which no cheaper plan is looked for
+MOST_FREQUENCIES = 150_000  # largest number of frequencies, far below what the checker refuses
+MOST_WORK = 8e7  # largest work (frequencies times nodes) of a proof that is tried; the checker takes about 10 s
+CHEAP = 3e6  # a plan with at most this work is good enough, so that no cheaper one is sought
 PER_FREQUENCY = 60  # further work of the checker for one frequency and part, in nodes
 MOST_LATTICE = 400_000  # losses of a composition that are added up one by one; the checker refuses more than 500,000
 LOG_ROUGH = 3.0  # an integral that bounds a small term may err by e^-3 of its value
@@ -90,7 +92,7 @@ def log_moment_of(forms: Sequence[Form]) -> LogMoment:
 
 
 def place_of_minimum(function: Callable[[float], float], low: float, high: float, steps: int = 60) -> float:
-    """Return where a convex function of log x is smallest, by golden sections. Each step leaves 0.618 of the interval of log x."""
+    """Return where a convex function of log x is smallest, by a golden-section search. Each step leaves 0.618 of the interval of log x."""
     a, b = math.log(low), math.log(high)
     golden = 0.5 * (math.sqrt(5.0) - 1.0)
     c, d = b - golden * (b - a), a + golden * (b - a)
@@ -146,8 +148,8 @@ def chernoff_epsilon(parts: Sequence[Json], direction: str, delta: float) -> flo
 class Room(NamedTuple):
     """The share of delta by which a proof may err.
 
-    log_delta: log of the delta to prove, without infinite losses. share: the relative distance between it and the accountants' number; 0
-        leaves each error the least slack.
+    log_delta: log of the delta to prove, without infinite losses.
+    share: the relative distance between it and the accountants' number. At 0, each error gets the least slack.
     pad: share of the usual pad.
     """
 

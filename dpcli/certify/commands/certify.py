@@ -118,5 +118,5 @@ def _prove_file(file: str, delta: float | None, epsilon: float | None, group_siz
         raise CannotCertify(f"{file}: not proved: {error}") from None
     if write is not None:
         write_file(write, text_of(result.certificate))
-    findings = judge(pipeline, data, {"--delta": delta})  # of the lint rules
+    findings = judge(pipeline, data, {"--delta": delta})  # findings of the lint rules
     return document_of_proof(result, findings, write)

@@ -36,11 +36,11 @@ from dpcli.numerics.work import shared  # a cache
 
 # Every order of the cells is some score, so these three affect only how costly the chosen score is, and the time. In the example above,
 # half or twice as many cells or cuts, and half or four times the largest mass, change epsilon by at most 0.002.
-CELLS = 1200  # number of ends of cells of equal width; geometric ones are added, which resolve small losses
+CELLS = 1200  # number of equally spaced ends of cells; ends in geometric progression are added, which resolve small losses
 LARGEST_MASS = 2e-3  # largest mass of a cell; a larger one is split at random into equal pieces, which may be placed apart
 CUTS = 400  # number of places that are tried for an outcome that may be moved
-# Soundness: the mean of f' over a cell must be accurate, as it is a factor of a mass of the pair. In the example, 2 and 8 nodes give the
-# same epsilon to 1e-13.
+# Soundness: the mean of f' over a cell must be accurate, because it is a factor of a mass of the pair. In the example, 2 and 8 nodes
+# give the same epsilon to 1e-13.
 NODES = 4
 
 
@@ -93,8 +93,8 @@ def _pair(loss: CostlyLoss) -> ChordPair:
     total = max(float(np.exp(log_sum(log_best_p[None, :]))[0]), float(np.exp(log_sum(log_best_q[None, :]))[0]), 1.0)
     losses = log_best_p - log_best_q
     log_best_q = log_best_q - math.log(total) - INFLATED
-    # The remaining mass is that of no trial or of a failure. Neither depends on the data, so the loss is 0. Half of INFLATED is left at
-    # least, whatever the rounding of the sum.
+    # The remaining mass is that of no trial or of a failure. Neither depends on the data, so the loss is 0. At least
+    # half of INFLATED remains, whatever the rounding of the sum.
     remaining = max(1.0 - math.fsum(np.exp(log_best_q).tolist()), 0.5 * INFLATED)
     losses, log_best_q = np.append(losses, 0.0), np.append(log_best_q, math.log(remaining))
     log_best_p = log_best_q + losses
@@ -127,7 +127,7 @@ def _cells(run: PrivacyLoss) -> tuple[Array, Array]:
 def _cell_masses(above: Array, below: Array) -> Array:
     """Return the log masses of the cells between the losses of these log tails, and of the cells beyond the first and the last loss."""
     never, always = np.full(1, -math.inf), np.zeros(1)
-    with np.errstate(divide="ignore"):  # of cells without mass
+    with np.errstate(divide="ignore"):  # a cell may have no mass
         return cells_between(np.concatenate((always, above, never)), np.concatenate((never, below, always))).log_mass
 
 
@@ -137,8 +137,8 @@ def _order(p: Array, q: Array, losses: Array, trials: TrialCounts, epsilon: floa
     p, q: masses of the cells. losses: their losses, which increase.
 
     Per unit of its P-mass, a cell that follows the better mass w under P and v under Q adds f'(1 - w) - e^{epsilon - loss} f'(1 - v) to
-    delta. A cell that adds something at one of the cuts is moved to the cut where it adds most. w and v are those of the order before any
-    move. The others keep their place.
+    delta. A cell that adds something at one of the cuts is moved to the cut where it adds most. w and v belong to the order before any
+    move. The other cells keep their place.
     """
     cuts = np.unique(np.linspace(0, len(p) - 1, CUTS).astype(int))
     slope_p, slope_q = (np.exp(-trials.depth(np.minimum(np.cumsum(masses)[cuts], 1.0))) for masses in (p, q))  # f' over E[K]
@@ -151,7 +151,7 @@ def _order(p: Array, q: Array, losses: Array, trials: TrialCounts, epsilon: floa
 
 
 def _log_mean_slope(masses: Array, trials: TrialCounts) -> Array:
-    """Return the logarithm of the mean of f'(1 - w) over each cell, where w is the mass of better outcomes. masses: from the best cell."""
+    """Return the logarithm of the mean of f'(1 - w) over each cell, where w is the mass of better outcomes. masses: best cell first."""
     nodes, weights = np.polynomial.legendre.leggauss(NODES)
     starts = np.cumsum(masses) - masses
     places = np.clip(starts[:, None] + 0.5 * (1.0 + nodes) * masses[:, None], 0.0, 1.0)

@@ -5,12 +5,11 @@ the keys, and `BoundedRange` is the cost of one choice. `choices` bounds several
 choices are divided into blocks. The worst curve of a block, delta as a function of epsilon, is computed on a grid
 (numerics/grid/choice_curve.py).
 
-Methods of a mechanism (mechanism.py): `approx_dp` bounds epsilon at a delta from above, `zcdp` rho, and `rdp` Renyi divergences. `losses`
-returns the privacy losses log dP/dQ of pairs (P, Q) of distributions that dominate the mechanism, and `attained` whether some data are
-claimed to attain them. `witness` returns a mechanism whose cost is a lower bound. Of a loss L: `cgf` bounds K(z) = log E_P[e^{z L}] from
-above; `tails` returns log tail probabilities under P and Q; `tilted` returns the loss under P times e^{t L}, normalised; `outcomes` returns
-the atoms and densities of the pair; `mirrored` says that the loss of (Q, P) has the same law. Of a type: `premises` lists what must hold
-for the cost, each with a test that violates it and the commands that enforce it, if any.
+A mechanism has upper bounds on its cost (mechanism.py): `approx_dp` returns epsilon at a delta, `zcdp` rho, and `rdp` Renyi divergences.
+`losses` returns the privacy losses log dP/dQ of dominating pairs (P, Q). `attained` says whether some data are claimed to attain these
+pairs. `witness` returns a mechanism that the keys allow, whose cost is a lower bound. Of a loss L, `cgf` bounds K(z) = log E_P[e^{z L}]
+from above, and `tails` returns log tail probabilities under P and Q. `tilted` returns the loss under P times e^{t L}, normalised.
+`outcomes` returns the atoms and densities of the pair.
 """
 
 from __future__ import annotations
@@ -69,6 +68,7 @@ class ExponentialSpec(EpsilonSpec):
     """
 
     example: ClassVar[Mapping[str, Any]] = {"epsilon": 0.01}
+    # What must hold for the cost of a choice by scores. Each premise has a test that violates it.
     premises: ClassVar[Premises] = SCORES
 
     epsilon: Annotated[float, Key("pure epsilon of one choice, in nats", POSITIVE)]
@@ -169,7 +169,7 @@ class RangeLoss:
     mechanism dominates it in compositions, also in adaptive ones (Zhu, Dong, Wang 2022, arXiv:2106.08567, Theorem 10).
     """
 
-    mirrored: ClassVar[bool] = True
+    mirrored: ClassVar[bool] = True  # the loss of (Q, P) has the same law
 
     epsilon: float
 
@@ -181,7 +181,9 @@ class RangeLoss:
         with np.errstate(all="ignore"):
             gap = self.epsilon * z * self.epsilon * (z + 1.0)  # a^2 - b^2
             low = np.log1p(gap * sinhc_slope(near, b) / (math.sinh(b) / b)) if b < LARGEST_SERIES_ARGUMENT else np.zeros_like(a)
-            ends = np.log1p(np.expm1(-2.0 * z * self.epsilon) / -np.expm1(2.0 * b)) if b < 300.0 else 0.0  # about e^-600 or less
+            ends = (
+                np.log1p(np.expm1(-2.0 * z * self.epsilon) / -np.expm1(2.0 * b)) if b < 300.0 else 0.0
+            )  # beyond, it is about e^-600 or less
             high = z * self.epsilon - np.log1p(2.0 * z) + ends
         return np.asarray(np.where((a < LARGEST_SERIES_ARGUMENT) & (b < LARGEST_SERIES_ARGUMENT), low, high) * (1.0 + 1e-13))
 

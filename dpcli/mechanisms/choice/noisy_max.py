@@ -24,10 +24,9 @@ e^-t / 2, which is P(l > t). So the bound is tight for one choice. No two candid
 costs of certain leads as a lower bound (`TwoNoisyScores`). With Lap(1), that probability is e^-t (1/2 + t/4), and the curve is approached
 where it is small.
 
-Methods of a mechanism (mechanism.py): `losses` returns the privacy losses log dP/dQ of pairs (P, Q) of distributions that dominate the
-mechanism, and `attained` whether some data are claimed to attain them. `unclaimed` returns the mechanism without this claim; `witness`
-returns a mechanism whose cost is a lower bound. Of a type: `premises` lists what must hold for the cost, each with a test that violates it
-and the commands that enforce it, if any.
+The method `losses` of a mechanism (mechanism.py) returns the privacy losses log dP/dQ of dominating pairs (P, Q). `attained` says whether
+some data are claimed to attain these pairs, and `unclaimed` drops this claim. `witness` returns a mechanism that the keys allow, whose cost
+is a lower bound.
 """
 
 from __future__ import annotations
@@ -50,7 +49,7 @@ from dpcli.mechanisms.stated.stated_spec import EpsilonSpec
 from dpcli.numerics.arrays import Array, np
 
 LEAST_WITNESS = 1e-3  # least epsilon for which the losses of two candidates keep their digits
-# Leads of the first candidate, on both sides of half a move, that are tried as the costliest. Each gives a lower bound (accuracy).
+# The search for the costliest lead tries LEADS leads, up to FARTHEST_LEAD from half a move. Each gives a lower bound (accuracy).
 FARTHEST_LEAD, LEADS = 30.0, 601
 
 
@@ -111,9 +110,9 @@ class TwoNoisyScores(Mechanism):
 
 
 def _log_chances(leads: Array, *, laplace: bool) -> tuple[Array, Array]:
-    """Return the log probabilities that the first of two candidates is chosen, and that the other one is. leads: of the first one."""
+    """Return the log probabilities that the first of two candidates is chosen, and that the other one is. leads: by how much it leads."""
     distance = np.abs(leads)
-    less = -distance + (np.log(0.5 + 0.25 * distance) if laplace else -math.log(2.0))  # of the one that is behind
+    less = -distance + (np.log(0.5 + 0.25 * distance) if laplace else -math.log(2.0))  # log chance of the candidate that is behind
     more = np.log1p(-np.exp(less))
     return np.where(leads < 0.0, less, more), np.where(leads < 0.0, more, less)
 
@@ -137,6 +136,7 @@ class ReportNoisyMaxSpec(EpsilonSpec):
     """
 
     example: ClassVar[Mapping[str, Any]] = {"epsilon": 0.01}
+    # What must hold for the cost of a choice by scores. Each premise has a test that violates it.
     premises: ClassVar[Premises] = SCORES
 
     epsilon: Annotated[float, Key("pure epsilon of one report, in nats", POSITIVE)]
@@ -194,7 +194,7 @@ class SparseVectorSpec(EpsilonSpec):
 
     example: ClassVar[Mapping[str, Any]] = {"epsilon": 0.01, "answers": 2}
     premises: ClassVar[Premises] = (
-        SECRET,
+        SECRET,  # every draw is fresh, and nobody sees it
         moves("No change moves a query by more than the sensitivity for which epsilon is stated.", "release"),
         of_mechanism(
             "The run ends after the stated number of answers above the threshold.",

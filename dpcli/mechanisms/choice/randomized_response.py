@@ -4,11 +4,9 @@ A *category* is one of k declared values. The true one is reported with odds e^e
 the cost does not depend on other records, and two versions of a record with different categories attain the pair. Whether somebody takes
 part is visible, so add-remove makes no sense here; `BlankedResponse` is for a blanked record that reports a uniform category.
 
-Methods of a mechanism (mechanism.py): `approx_dp` bounds epsilon at a delta from above, and `zcdp` rho. `losses` returns the privacy losses
-log dP/dQ of pairs (P, Q) of distributions that dominate the mechanism, and `attained` whether some data are claimed to attain them.
-`unclaimed` returns the mechanism without this claim. Of a type: `problems` checks the keys, `resolve` makes the mechanism, and `premises`
-lists what must hold for the cost, each with a test that violates it and the commands that enforce it, if any. A key with `claim=True` is a
-statement that dpcli does not enforce.
+A mechanism has upper bounds on its cost (mechanism.py): `approx_dp` returns epsilon at a delta and `zcdp` rho. `losses` returns the privacy
+losses log dP/dQ of dominating pairs (P, Q). `attained` says whether some data are claimed to attain these pairs, and `unclaimed` drops this
+claim.
 """
 
 from __future__ import annotations
@@ -30,7 +28,7 @@ from dpcli.mechanisms.stated.pure_and_approx import Pure
 from dpcli.mechanisms.stated.stated_spec import StatedSpec
 
 LARGEST_EPSILON = 1e6  # largest epsilon whose losses have enough digits; beyond it there are only epsilon and rho
-LARGE_EPSILON = 700.0  # epsilon from which on a formula without e^epsilon is used, which cannot overflow
+LARGE_EPSILON = 700.0  # from this epsilon on a formula without e^epsilon is used, because e^epsilon might overflow
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,7 +62,7 @@ class RandomizedResponse(Mechanism):
     def losses(self) -> tuple[AtomicLoss]:
         _require_digits(self.epsilon)
         log_true, log_false = self._log_probabilities()
-        reference, probability = (log_true, log_false), (log_false, log_true)  # of the two categories, under Q and under P
+        reference, probability = (log_true, log_false), (log_false, log_true)  # log chances of the two categories, under Q and P
         return (AtomicLoss(reference, log_ratio=(-self.epsilon, self.epsilon), log_probability=probability),)
 
 
@@ -82,7 +80,7 @@ class BlankedResponse(Mechanism):
     def _log_ratios(self) -> tuple[float, float]:
         """Return log(k p) >= 0 and log(k (1-p)/(k-1)) <= 0, with all digits at a small epsilon and with very many categories."""
         k, e0 = self.categories, self.epsilon
-        log_total = math.log1p((k - 1) * math.exp(-e0))  # of the odds of all categories, relative to the true one
+        log_total = math.log1p((k - 1) * math.exp(-e0))  # the total odds of all categories, relative to the true one
         log_true = math.log(k) - log_total
         if e0 >= LARGE_EPSILON:
             return log_true, math.log(k) - e0 - log_total
@@ -122,7 +120,7 @@ class BlankedResponse(Mechanism):
 
 
 def _require_digits(epsilon: float) -> None:
-    """Check that a loss of this size has enough digits beside its probability. Raises NotRepresentable if it has not."""
+    """Check that a loss of this size has enough digits beside its probability. Raises NotRepresentable otherwise."""
     if epsilon > LARGEST_EPSILON:
         raise NotRepresentable(
             f"a response with epsilon {epsilon:g} has losses above {LARGEST_EPSILON:g}, which have too few digits"
@@ -149,9 +147,10 @@ class RandomizedResponseSpec(StatedSpec):
     """
 
     example: ClassVar[Mapping[str, Any]] = {"epsilon": 0.01}
-    shows_presence: ClassVar[bool] = True
+    shows_presence: ClassVar[bool] = True  # who takes part is not hidden
+    # What must hold for the cost, each with a test that violates it, and the commands that enforce it, if any.
     premises: ClassVar[Premises] = (
-        SECRET,
+        SECRET,  # every draw is fresh, and nobody sees it
         moves("Every record responds once, and it is public which records respond."),
         of_mechanism(
             "Under zero-out a blanked record responds with the same probabilities, for a category that is fixed or drawn, or uniformly "
@@ -163,6 +162,7 @@ class RandomizedResponseSpec(StatedSpec):
     epsilon: Annotated[float | None, Key("pure epsilon of one response, in nats", POSITIVE)] = None
     keep: Annotated[float | None, Key("probability that the true category is reported, instead of epsilon", OPEN_UNIT)] = None
     categories: Annotated[int, Key("number of categories", AT_LEAST_TWO)] = 2
+    # claim=True: dpcli does not enforce what the key states.
     blank: Annotated[
         Literal["uniform"] | None,
         Key("response of a blanked record under zero-out: uniform over all categories; by default for any one of them", claim=True),

@@ -42,7 +42,7 @@ from typing import TYPE_CHECKING, Protocol
 from dpcli.base.errors import NotRepresentable
 from dpcli.base.values import dataclass
 from dpcli.mechanisms.mechanism import Mechanism, PrivacyLoss
-from dpcli.mechanisms.noise.additive import SMALLEST_RATIO  # of sensitivity over noise
+from dpcli.mechanisms.noise.additive import SMALLEST_RATIO  # the smallest sensitivity over noise
 from dpcli.mechanisms.noise.gaussian import GaussianLoss
 from dpcli.mechanisms.stated.renyi import RenyiPairLoss, log_heights_of_copies, renyi_log_heights
 from dpcli.numerics.arrays import Array, np
@@ -56,7 +56,7 @@ if TYPE_CHECKING:
     from dpcli.numerics.contour.tilted import Tilted
 
 # Soundness: what these add must exceed the rounding errors.
-ROUNDING = 1e-12  # error, relative and in the logarithm, by which bounds are raised
+ROUNDING = 1e-12  # bounds are raised by this relative error, and their logarithms by this absolute error
 ROUNDING_OF_CHANCES = 1e-9  # more than the relative error of P(K = k), the exponential of a sum of MOST_RUNS logarithms
 ROUNDING_OF_RATIO = 1e-15  # more than the error of P(K = k + 1) / P(K = k) near 1
 LEAST_G = 1e-300  # least value of G before its end, in place of one that underflows; a larger G is a bound too
@@ -70,17 +70,17 @@ EVENTS = 400  # number of probabilities q', and again of q, at which the edge of
 NEAR_DEPTH = 16.0  # depth up to which the events are equally spaced; beyond it, f' is less than 1e-6 of E[K]
 TANGENT_REACH = 0.25  # largest change of depth over half a cell for which f'(q') is replaced by a tangent
 SHIFTS = 160  # number of log y_j up to FAR_SHIFT; four times as many lower epsilon by less than 3 parts in 10,000
-# Where G ends near y = 1, it differs from a line only around there. So log y_j are equally spaced from minus its end to its end, as far as
-# this is between LEAST_NEAR and MOST_NEAR, and SHIFTS_BELOW of them are farther apart below that.
+# Where G ends near y = 1, it differs from a line only around there. So log y_j are equally spaced from -near on, where near is
+# the log y at which G ends, from LEAST_NEAR to MOST_NEAR. Below -near, SHIFTS_BELOW of them are spaced geometrically.
 LEAST_NEAR, MOST_NEAR, SHIFTS_BELOW = 1e-6, 1.0, 32
 LOG_LEAST_SHIFT = -8.0  # least log y_j; below it G differs from 1 by less than 1e-3
-FAR_SHIFT = 32.0  # log y_j up to which they are not spread out
+FAR_SHIFT = 32.0  # beyond this log y_j, they are spaced geometrically
 # The second bound is evaluated at every SPACED-th point of the grid. Numbers of runs up to MOST_RUNS, each about GROWTH times the one
 # before, stand for those below them.
 SPACED, MOST_RUNS, GROWTH = 16, 4096, 1.04
-NEGLIGIBLE_CHANCE = 1e-15  # P(K > k) from which on k is the last number of runs; this chance is added to delta
+NEGLIGIBLE_CHANCE = 1e-15  # the numbers of runs end at a k with P(K > k) below this, which is added to delta
 WORK_OF_RUN = 4e6  # units of work (numerics/work.py) that the pair of one run may take; a run that takes more gets a coarser pair
-MAX_EPSILON = 1e9  # epsilons above about this are not searched for, as they mean no privacy
+MAX_EPSILON = 1e9  # the search for epsilon ends at about this value, which means no privacy
 
 
 class TrialCounts(Protocol):
@@ -145,7 +145,7 @@ class SelectionLoss:
         return _pair(self).tails(at)
 
     def _finite(self) -> ChordPair:
-        """Return the pair. Raises NotRepresentable unless the pure epsilon is at most FURTHEST, as losses may then be infinite."""
+        """Return the pair. Raises NotRepresentable if the pure epsilon exceeds FURTHEST, because losses may then be infinite."""
         if not self.pure <= FURTHEST:
             raise NotRepresentable("only the tails of a selection's worst pair are known, and its CGF is not")
         return _pair(self)
@@ -293,10 +293,10 @@ def log_all_runs(run: Mechanism, trials: TrialCounts, x: Array) -> Array:
     k = np.arange(1.0, MOST_RUNS + 1.0)
     with np.errstate(divide="ignore"):
         log_ratios = np.log(np.maximum(trials.next_ratio(k), 0.0))
-    log_first = math.log(trials.mean) - float(trials.depth(np.ones(1))[0])  # of P(K = 1) = f'(0) = E[K] f'(0) / f'(1)
+    log_first = math.log(trials.mean) - float(trials.depth(np.ones(1))[0])  # log of P(K = 1) = f'(0) = E[K] f'(0) / f'(1)
     chances = np.exp(np.minimum(log_first + np.append(0.0, np.cumsum(log_ratios[:-1])), 0.0)) * (1.0 + ROUNDING_OF_CHANCES)
-    # P(K > MOST_RUNS) is at most a geometric series, as the ratio is monotone and so largest at MOST_RUNS or at infinity, for which 1e300
-    # stands. It is added to delta.
+    # P(K > MOST_RUNS) is at most a geometric series, because the ratio is monotone, and so largest at MOST_RUNS or at infinity (1e300).
+    # It is added to delta.
     largest_ratio = float(np.maximum(trials.next_ratio(np.array([MOST_RUNS, 1e300])), 0.0).max())
     least_fall = 1.0 - largest_ratio - ROUNDING_OF_RATIO
     chance_beyond = float(chances[-1]) * largest_ratio / least_fall if least_fall > 0.0 else 1.0

@@ -20,11 +20,10 @@ reports in the shuffled order, because A and B may too.
 The first version of arXiv:2208.04591 stated the second c for any randomiser. Its errata restrict this to a class of randomisers, so it is
 used for randomised response alone.
 
-Methods of a mechanism (mechanism.py): `approx_dp` bounds epsilon at a delta from above, and `zcdp` rho. `losses` returns the privacy losses
-log dP/dQ of pairs (P, Q) of distributions that dominate the mechanism, and `attained` whether some data are claimed to attain them.
-`unclaimed` returns the mechanism without this claim; `witness` returns a mechanism whose cost is a lower bound. Of a loss L: `cgf` bounds
-K(z) = log E_P[e^{z L}] from above. Of a type: `problems` checks the keys, and `premises` lists what must hold for the cost, each with a
-test that violates it and the commands that enforce it, if any. A key with `claim=True` is a statement that dpcli does not enforce.
+A mechanism has upper bounds on its cost (mechanism.py): `approx_dp` returns epsilon at a delta and `zcdp` rho. `losses` returns the privacy
+losses log dP/dQ of dominating pairs (P, Q). `attained` says whether some data are claimed to attain these pairs, and `unclaimed` drops this
+claim. `witness` returns a mechanism that the keys allow, whose cost is a lower bound. Of a loss L, `cgf` bounds K(z) = log E_P[e^{z L}]
+from above.
 """
 
 from __future__ import annotations
@@ -49,13 +48,13 @@ from dpcli.numerics.work import shared  # a cache
 
 MOST_USERS = 10**10  # soundness: up to this number, the rounding of binomial probabilities is covered (numerics/grid/clones.py)
 USERS = Constraint("a whole number from 1 to 10^10", lambda x: 1 <= x <= MOST_USERS, (("minimum", 1), ("maximum", MOST_USERS)))
-# rho, the largest K(z) / (z (z + 1)), is computed at z = FIRST_Z, FIRST_Z RHO_RATIO, ... and bounded between these: they affect accuracy.
+# rho, the largest K(z) / (z (z + 1)), is computed at z = FIRST_Z, FIRST_Z RHO_RATIO, ... and bounded between these. Both affect accuracy.
 FIRST_Z = 1e-3  # least z
 RHO_RATIO = 1.1  # ratio of neighbouring z
 MOST_ORDERS = 100  # number of z at which K is computed at a time; it affects memory
-LEAST_EPSILON = 1e-9  # least local epsilon that is amplified; a smaller one is charged as it is
+LEAST_EPSILON = 1e-9  # least local epsilon that is amplified; a smaller one is charged in full
 FEWEST_CLONES = 0.01  # least mean number of clones; with fewer, `clone_pair` counts none, and its larger masses may exceed 1 in sum
-ALMOST_ALL = 1.0 - 1e-9  # largest rate of clones, as 1 - rate needs digits; a smaller one is an upper bound too
+ALMOST_ALL = 1.0 - 1e-9  # largest rate of clones, because 1 - rate needs digits; a lower rate costs more
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,7 +99,7 @@ def _rho(loss: ClonesLoss) -> float:
     K is convex, with K(0) = 0. So K(z) / z increases, to at most the local epsilon, and between two points K is below its chord b z - a
     with a >= 0. (b z - a) / (z (z + 1)) is largest at b z^2 = a (2z + 1).
     """
-    first = float(loss.cgf(np.array([FIRST_Z]))[0]) / FIRST_Z  # a bound up to FIRST_Z
+    first = float(loss.cgf(np.array([FIRST_Z]))[0]) / FIRST_Z  # K(z) / z is at most this for z <= FIRST_Z
     last = 2.0 * loss.epsilon / first  # beyond it, K(z) / (z (z + 1)) <= local epsilon / (z + 1) is below half of `first`
     number = math.ceil(math.log(max(last, 1.0) / FIRST_Z) / math.log(RHO_RATIO)) + 1
     z = np.asarray(FIRST_Z * RHO_RATIO ** np.arange(number, dtype=float))
@@ -145,11 +144,11 @@ class Shuffled(Mechanism):
     categories: int
 
     def approx_dp(self, delta: float) -> float:
-        """Return epsilon of the dominating pair, and at delta = 0 the local epsilon, as all reports may happen to be equal."""
+        """Return epsilon of the dominating pair, and at delta = 0 the local epsilon, because all reports may happen to be equal."""
         pure = Pure(self.epsilon).approx_dp(delta)
         if delta <= 0.0 or pure == 0.0 or self._is_unamplified():
             return pure
-        return min(pure, single_epsilon_upper(self._loss(), math.log(delta), near=min(pure, 1.0)))  # near: a guess
+        return min(pure, single_epsilon_upper(self._loss(), math.log(delta), near=min(pure, 1.0)))  # near: a guess to start from
 
     def zcdp(self) -> float:
         """Return the smaller of rho of the pair and rho of the local epsilon."""
@@ -198,9 +197,10 @@ class ShuffledReportsSpec(StatedSpec):
     """
 
     example: ClassVar[Mapping[str, Any]] = {"users": 10_000, "local_epsilon": 0.5}
-    shows_presence: ClassVar[bool] = True
+    shows_presence: ClassVar[bool] = True  # who takes part is not hidden
+    # What must hold for the cost, each with a test that violates it, and the commands that enforce it, if any.
     premises: ClassVar[Premises] = (
-        SECRET,
+        SECRET,  # every draw is fresh, and nobody sees it
         moves(
             "Every user sends one report in a run. It may be public who sends one, unless users are sampled: then the sample is secret."
         ),
@@ -218,6 +218,7 @@ class ShuffledReportsSpec(StatedSpec):
         ),
     )
 
+    # claim=True: dpcli does not enforce what the key states.
     users: Annotated[
         int, Key("number of honest users whose reports are shuffled together, at least; each sends one", USERS, claim=True)
     ]

@@ -6,11 +6,10 @@ is charged as delta (`Shown`). The counts of its other keys *move*, which noise 
 finds that many changes are needed to reach another answer. Both have no finite epsilon at delta = 0. Probabilities of showing are rounded
 up, and those of hiding down.
 
-Methods of a mechanism (mechanism.py): `approx_dp` bounds epsilon at a delta from above, and `zcdp` rho. `losses` returns the privacy losses
-log dP/dQ of pairs (P, Q) of distributions that dominate the mechanism. `unclaimed` returns the mechanism without the claim that some data
-attain its bounds; `split_failure` sets the probability of revealing everything aside. Of a loss L: `tails` returns log tail probabilities
-under P and Q. Of a type: `problems` checks the keys, `resolve` makes the mechanism, and `premises` lists what must hold for the cost, each
-with a test that violates it and the commands that enforce it, if any. A key with `claim=True` is a statement that dpcli does not enforce.
+A mechanism has upper bounds on its cost (mechanism.py): `approx_dp` returns epsilon at a delta and `zcdp` rho. `losses` returns the privacy
+losses log dP/dQ of dominating pairs (P, Q). `unclaimed` drops the claim that some data attain these pairs. `split_failure` separates the
+probability that the pair reveals everything from the rest of the mechanism. Of a loss L, `tails` returns log tail probabilities under P and
+Q.
 """
 
 from __future__ import annotations
@@ -44,17 +43,17 @@ from dpcli.numerics.tails import Tails, log_deltas
 from dpcli.numerics.work import shared  # a cache
 
 NO_RENYI = "a key that only one unit holds may be shown, so its Renyi divergence is infinite"
-# Rounding, on the safe side.
+# These cover rounding, on the safe side.
 SURELY_SHOWN = 1.0 - 1e-9  # a release that shows a unit's own keys with a larger probability counts as giving no privacy
 LEAST_PROBABILITY = 5e-324  # the smallest positive float, in place of a probability that underflows
 DELTA_SLACK = 1e-12  # covers the rounding of a power of e, whose exponent is at most 745 in size with an error of less than 4e-13
 # Accuracy and speed: a coarser choice gives a larger upper bound.
-ONE_BY_ONE = 64  # largest size of a group for which every number of units that share a key is tried
-RANGES = 8  # ranges of the number of own keys that are priced separately; twice as many lower epsilon by less than 4 parts in 1000
+ONE_BY_ONE = 64  # largest group in which every number of units that share a key is tried
+RANGES = 8  # number of ranges of own keys that are priced separately; twice as many lower epsilon by less than 4 parts in 1000
 POINTS = 2048  # points of the grid of losses
 REACHES = 200  # number of epsilons that are tried as the last point of the grid
-NEGLIGIBLE = 1e-6  # height of the noise's curve at the last point, as a share of the probability of showing own keys
-LOG_LEAST = -180.0  # logarithm of the least height at the last point, so that the grid ends if own keys are hardly ever shown
+NEGLIGIBLE = 1e-6  # the grid ends where the noise's curve is at most this share of the probability of showing own keys
+LOG_LEAST = -180.0  # or at most e^LOG_LEAST, so that the grid ends if own keys are hardly ever shown
 WHOLE_DATA = "whose distance is counted over all of the data"
 
 
@@ -84,15 +83,17 @@ class StabilityHistogramSpec(Spec):
     example: ClassVar[Mapping[str, Any]] = {"scale": 90.0, "threshold": 3000, "max_groups": 1, "max_rows": 1}
     evidence: ClassVar[CostEvidence] = CostEvidence.PRICED
     needs_delta: ClassVar[bool] = True
-    fixed_threshold: ClassVar[bool] = True
+    fixed_threshold: ClassVar[bool] = True  # more noise may carry more counts over the threshold
+    # What must hold for the cost, each with a test that violates it, and the commands that enforce it, if any.
     premises: ClassVar[Premises] = (
-        SECRET,
+        SECRET,  # every draw is fresh, and nobody sees it
         moves("No unit adds to more than max_groups keys, or more than max_rows to one key.", "release"),
     )
 
     threshold: Annotated[int, Key("noisy count that a key must exceed to be released", COUNT)]
     scale: Annotated[float | None, Key("scale of discrete Laplace noise e^{-|x|/scale} on each count", POSITIVE)] = None
     sigma: Annotated[float | None, Key("sigma of discrete Gaussian noise e^{-x^2/(2 sigma^2)} on each count", POSITIVE)] = None
+    # claim=True: dpcli does not enforce what the key states.
     max_groups: Annotated[int, Key("largest number of keys to whose counts one unit of privacy adds", COUNT, claim=True)] = 1
     max_rows: Annotated[int, Key("largest amount that one unit of privacy adds to the count of one key", COUNT, claim=True)] = 1
 

@@ -40,14 +40,14 @@ ETA = Constraint("a number in (-1, 10^6]", lambda x: -1 < x <= 10**6, (("exclusi
 LARGEST_SHARE = 0.999  # largest mean of a binomial distribution, as a share of its largest number; at 1 the formulas take log 0
 LOG_SMALLEST_GAMMA = -700.0  # logarithm of the smallest gamma that a stated mean may ask for; (1 - gamma) / gamma is finite there
 # Soundness: relative slacks that cover rounding; a unit in the last place is 2.2e-16.
-MEAN_SLACK = 1e-12  # A computed mean may be too large by this relative error.
-SERIES_SLACK = 4e-15  # for the mean near eta = 0, where the series drops terms below 2e-19, and about ten operations remain
-MEAN_FORMULA_SLACK = 2e-15  # for the mean at other eta, by about eight operations
-EXPONENT_SLACK = 4e-16  # for the mean, per unit of its exponent, whose absolute error is a relative error of the result
-PURE_SLACK = 1e-14  # for a pure epsilon, by about twenty operations
-BINOMIAL_SLACK = 1e-13  # for the pure epsilon and for the exponent of the moment, by about twenty operations
-TANH_SLACK = 1e-15  # for a pure epsilon by tanh, by four operations
-MOMENT_SLACK = 1e-12  # for a Renyi divergence, by several logarithms and exponentials
+MEAN_SLACK = 1e-12  # a computed mean may be too large by this relative error
+SERIES_SLACK = 4e-15  # raises the mean near eta = 0: the series drops terms below 2e-19, and about ten operations round
+MEAN_FORMULA_SLACK = 2e-15  # raises the mean at other eta, which takes about eight operations
+EXPONENT_SLACK = 4e-16  # raises it too, times its exponent, whose absolute error is a relative error of the result
+PURE_SLACK = 1e-14  # raises a pure epsilon, which takes about twenty operations
+BINOMIAL_SLACK = 1e-13  # raises the pure epsilon and the moment's exponent, which take about twenty operations
+TANH_SLACK = 1e-15  # raises a pure epsilon by tanh, which takes four operations
+MOMENT_SLACK = 1e-12  # raises a Renyi divergence, which takes several logarithms and exponentials
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -121,7 +121,7 @@ class NegativeBinomial:
         """Return an upper bound on E[K] (Papernot & Steinke 2022, Definition 1). It is less tight if eta log gamma is large."""
         log_gamma, odds = math.log(self.gamma), self._odds
         exponent = self.eta * log_gamma
-        if abs(exponent) < 1e-9:  # the first terms of a series, as the formula below is 0 / 0 at eta = 0
+        if abs(exponent) < 1e-9:  # the first terms of a series, because the formula below is 0 / 0 at eta = 0
             return odds / -log_gamma * (1.0 - 0.5 * exponent) * (1.0 + SERIES_SLACK)
         slack = MEAN_FORMULA_SLACK + EXPONENT_SLACK * max(exponent, 0.0)
         return self.eta * odds / -math.expm1(exponent) * (1.0 + slack)
@@ -212,7 +212,7 @@ class BinomialTrials:
     def pure(self, epsilon: float) -> float:
         """Return the pure epsilon of the selection: epsilon + (most-1) log((1 - p + p c) / (1 - p + p (1-c))) with c = 1/(1+e^-eps).
 
-        (1 - p + p q) / (1 - p + p q') is largest at a corner of what pure DP allows, as it is a ratio of linear functions: at q = c and
+        (1 - p + p q) / (1 - p + p q') is a ratio of linear functions, and so largest at a corner of what pure DP allows: at q = c and
         q' = 1 - c. Their difference is tanh(eps/2), and all other terms are positive.
         """
         growth = (

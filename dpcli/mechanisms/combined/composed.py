@@ -1,17 +1,16 @@
 """Several mechanisms as one: on the same records (`Composed`), or on disjoint parts of the data (`Parallel`).
 
-In `Composed`, a *part* is a mechanism with the number of its runs. Composed costs add up, each representation in its own way: epsilons with
-a split of delta, Renyi divergences, losses of dominating pairs. `Parallel` has a *branch* for each disjoint part of the data, and costs as
-much as the worst of them, since one record is in one part; a replaced record may change two. `ComposedSpec` is an entry of a pipeline file
-that names other entries, its members, which share one sample: sampling then amplifies the whole group once, and never each member
-separately. A mechanism's *floor* is its `delta_floor`, below which it has no finite epsilon.
+In `Composed`, a *part* is a mechanism with the number of its runs. The costs of parts add up: epsilons with a split of delta, Renyi
+divergences, and losses of dominating pairs. `Parallel` has a *branch* for each disjoint part of the data, and costs as much as the worst
+branch, because one record is in one part. `ComposedSpec` is an entry of a pipeline file that names other entries, its members. They share
+one sample, so that sampling amplifies the whole group once, and never each member separately. A mechanism's *floor* is its `delta_floor`,
+at and below which its epsilon may be infinite.
 
-Methods of a mechanism (mechanism.py): `approx_dp` bounds epsilon at a delta from above, `zcdp` rho, and `rdp` Renyi divergences. `losses`
-returns the privacy losses log dP/dQ of pairs (P, Q) of distributions that dominate the mechanism, and `attained` whether some data are
-claimed to attain them. `unclaimed` returns the mechanism without this claim; `witness` returns a mechanism whose cost is a lower bound;
-`split_failure` sets the probability of revealing everything aside. Of a loss L: `cgf` bounds K(z) = log E_P[e^{z L}] from above; `tails`
-returns log tail probabilities under P and Q. Of a type: `premises` lists what must hold for the cost, each with a test that violates it and
-the commands that enforce it, if any.
+A mechanism has upper bounds on its cost (mechanism.py): `approx_dp` returns epsilon at a delta, `zcdp` rho, and `rdp` Renyi divergences.
+`losses` returns the privacy losses log dP/dQ of dominating pairs (P, Q). `attained` says whether some data are claimed to attain these
+pairs, and `unclaimed` drops this claim. `witness` returns a mechanism that the keys allow, whose cost is a lower bound. `split_failure`
+separates the probability that the pair reveals everything from the rest of the mechanism. Of a loss L, `cgf` bounds K(z) = log E_P[e^{z L}]
+from above, and `tails` returns log tail probabilities under P and Q.
 """
 
 from __future__ import annotations
@@ -180,6 +179,7 @@ class ComposedSpec(Spec):
 
     example: ClassVar[Mapping[str, Any]] = {"mechanisms": ["part"]}
     evidence: ClassVar[CostEvidence] = CostEvidence.PRICED
+    # What must hold for the cost. SECRET: every draw is fresh, and nobody sees it.
     premises: ClassVar[Premises] = (SECRET, moves("The parts cost what they state, and each runs once on the same records."))
 
     mechanisms: Annotated[tuple[str, ...], Key("names of the entries that run together")]

@@ -1,19 +1,17 @@
 """Matrix mechanisms (DP-FTRL): a stream of sums is released with noise that is correlated from step to step.
 
-The specs below have the keys of the types, which differ in their matrix. `resolve` returns the cost of a whole run, and `poisson_run` that
-of one turn on Poisson samples, with the number of turns. A record *participates* in some of the steps; the keys limit how often, and how
-close together. `encoded_norm` is the largest effect of these participations. `premises` lists what must hold for the cost, each with a test
-that violates it and the commands that enforce it, if any. `unclaimed` returns a mechanism without the claim that some data attain its
-bounds. A key with `claim=True` is a statement that dpcli does not enforce, and the runs of a sweep may differ in one with `varies=True`.
-
 Let x_1, x_2, ... be the clipped sums of the steps, and C a lower triangular matrix, the encoder. C x + noise, or any function of it, is
 released. The noise is one Gaussian vector for the whole run. So the run costs as much as one Gaussian at the sensitivity of x -> C x, also
 if each step depends on the earlier releases (Denisov et al. 2022, arXiv:2202.08312, Theorem 2.1).
 
+The specs below have the keys of the types, which differ in their matrix. `resolve` returns the cost of a whole run, and `poisson_run` that
+of one turn on Poisson samples, with the number of turns. A record *participates* in some of the steps. The keys limit how often, and how
+close together. `encoded_norm` bounds the largest effect of these participations. `unclaimed` drops the claim that some data attain a bound.
+
 Poisson sampling (Choquette-Choo et al. 2023, arXiv:2306.08153). Let C have b bands: C[i, j] = 0 unless 0 <= i - j < b. Divide the records
 into g >= b groups, independently of the data. The groups take turns: group j takes part in steps j, j + g, j + 2g, ..., and in each of them
-draws every one of its records independently with probability q. Then a run costs no more than k = ceil(n / g) steps of Gaussian noise on
-Poisson samples of rate q, whose sensitivity is the largest norm of a column of C. Proof:
+draws every one of its records independently with probability q. A run of n steps then costs no more than k = ceil(n / g) steps of Gaussian
+noise on Poisson samples of rate q, whose sensitivity is the largest norm of a column of C. Proof:
 
 * Let a unit's records be in group j. Reveal the draws of all other records, which do not depend on the unit. This only raises the cost.
 * Block i of the output consists of rows t = j + i g to t + g - 1. A column s of C is zero outside of rows s to s + b - 1, and b <= g. So
@@ -66,8 +64,9 @@ class CorrelatedSpec(Spec):
 
     evidence: ClassVar[CostEvidence] = CostEvidence.PRICED
     needs_delta: ClassVar[bool] = True
+    # What must hold for the cost, each with a test that violates it, and the commands that enforce it, if any.
     premises: ClassVar[Premises] = (
-        SECRET,
+        SECRET,  # every draw is fresh, and nobody sees it
         moves("No record contributes more than C (L2) to one step.", "train"),
         of_mechanism(
             "No record takes part more than max_participations times, or less than min_separation steps apart.",
@@ -80,6 +79,7 @@ class CorrelatedSpec(Spec):
         float,
         Key("standard deviation of the encoder's noise over C, the bound on one record's contribution to one step (L2)", POSITIVE),
     ]
+    # claim=True: dpcli does not enforce what the key states. varies=True: the runs of a sweep may differ in it.
     iterations: Annotated[int, Key("steps of one run", LENGTH, varies=True)]
     max_participations: Annotated[
         int, Key("largest number of steps of one run in which a record takes part", COUNT, claim=True, varies=True)
@@ -90,7 +90,7 @@ class CorrelatedSpec(Spec):
 
     @property
     def contribution_form(self) -> bool:
-        return True  # the noise is relative to C
+        return True  # the noise is stated per contribution
 
     @property
     def sampling_refusal(self) -> str:
@@ -100,7 +100,7 @@ class CorrelatedSpec(Spec):
         )
 
     def encoded_norm(self) -> float:
-        """Return an upper bound on the L2 sensitivity of the encoded stream to one added or removed record, in units of the bound C."""
+        """Return an upper bound on the L2 sensitivity of the encoded stream to one added or removed record with contributions up to 1."""
         raise NotImplementedError
 
     def resolve(self, neighbours: Neighbours) -> Mechanism:
@@ -112,7 +112,7 @@ class CorrelatedSpec(Spec):
         return noise.resolve(neighbours) if noise else NoPrivacy(math.inf)
 
     def _noise(self, norm: float) -> GaussianSpec | None:
-        """Return Gaussian noise at the sensitivity `norm`, in units of C; None if there is too little noise for a float.
+        """Return Gaussian noise for contributions up to 1 and the sensitivity `norm`; None if there is too little noise for a float.
 
         An infinite noise multiplier is reduced to the largest float, which costs more.
         """
@@ -124,7 +124,7 @@ class CorrelatedSpec(Spec):
 class TurnsSpec(CorrelatedSpec):
     """Keys of a matrix mechanism whose encoder has bands, and which may therefore have Poisson samples of groups that take turns."""
 
-    takes_turns: ClassVar[bool] = True
+    takes_turns: ClassVar[bool] = True  # groups of the records take turns in the steps of a run
     premises: ClassVar[Premises] = (
         *CorrelatedSpec.premises,
         of_mechanism(
@@ -394,7 +394,7 @@ def _powers(base: float, count: int) -> Array:
 
     base: from 0 to 1.
     """
-    if base in (0.0, 1.0):  # of 0, only 0^0 = 1 does not underflow
+    if base in (0.0, 1.0):  # for base 0, only 0^0 = 1 is not 0
         return np.ones(count if base else min(count, 1))
     slope = math.log(base)  # below e^-745, a float is 0
     return np.asarray(np.exp(slope * np.arange(min(count, math.ceil(-745.0 / slope) + 1))))

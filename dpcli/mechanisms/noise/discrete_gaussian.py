@@ -6,15 +6,12 @@ the extreme ones are listed (numerics/closed/integer_vectors.py). The loss of a 
 is the noise on the entries. If there are too many outcomes or shifts, only the norm is used (`NearlyGaussian`, nearly_gaussian.py). Numbers
 are exact up to rounding, or rounded up.
 
-Methods of a mechanism (mechanism.py): `approx_dp` bounds epsilon at a delta from above, `zcdp` rho, and `rdp` Renyi divergences. `losses`
-returns the privacy losses log dP/dQ of pairs (P, Q) of distributions that dominate the mechanism, and `attained` whether some data are
-claimed to attain them. `unclaimed` returns the mechanism without this claim; `witness` returns a mechanism whose cost is a lower bound. Of
-a loss L: `cgf` bounds K(z) = log E_P[e^{z L}] from above; `tails` returns log tail probabilities under P and Q; `tilted` returns the loss
-under P times e^{t L}, normalised; `outcomes` returns the atoms and densities of the pair; `mirrored` says that the loss of (Q, P) has the
-same law; `decays` says whether its characteristic function decays. Of a type: `problems` checks the keys, `resolve` makes the mechanism,
-`poisson` makes it on a Poisson sample, `taken_for_vector` is a sensitivity of which no key says that it is of one number, and `premises`
-lists what must hold for the cost, each with a test that violates it and the commands that enforce it, if any. A key with `claim=True` is a
-statement that dpcli does not enforce.
+A mechanism has upper bounds on its cost (mechanism.py): `approx_dp` returns epsilon at a delta, `zcdp` rho, and `rdp` Renyi divergences.
+`losses` returns the privacy losses log dP/dQ of dominating pairs (P, Q). `attained` says whether some data are claimed to attain these
+pairs, and `unclaimed` drops this claim. `witness` returns a mechanism that the keys allow, whose cost is a lower bound. Of a loss L, `cgf`
+bounds K(z) = log E_P[e^{z L}] from above, and `tails` returns log tail probabilities under P and Q. `tilted` returns the loss under P times
+e^{t L}, normalised. `outcomes` returns the atoms and densities of the pair. `taken_for_vector` is a sensitivity of which no key says that
+it is of one number.
 """
 
 from __future__ import annotations
@@ -58,13 +55,13 @@ if TYPE_CHECKING:
 
 LEAST_SIGMA = 0.05  # least sigma that keys may state, in units of the sensitivity; less is no privacy
 # Soundness.
-SIGMAS = 40.0  # distance from a centre, in units of sigma, within which outcomes are summed; the mass beyond is below e^-800
+SIGMAS = 40.0  # outcomes are summed within this many sigma of a centre; the mass beyond is below e^-800
 SMOOTH_SIGMA = 3.0  # least sigma for which sums over the integers equal the integrals up to a factor of 1 + e^-170
-# A squared norm at most this far below a whole number counts as that number, as 1.41^2 counts as 2: rounded up.
+# A squared norm that is at most this far below a whole number is rounded up to it, so that 1.41^2 counts as 2.
 NORM_TOLERANCE = 0.05
 # Speed and accuracy: limits beyond which outcomes are not summed, or the pair of a vector is not computed. Other bounds are used instead.
 MOST_SUMMED_SIGMA = 700.0  # largest sigma of the noise on one integer for which outcomes are summed
-MAX_MOVE = 100.0  # largest sensitivity, in units of sigma or of 1 if that is larger, for which outcomes are summed
+MAX_MOVE = 100.0  # largest sensitivity, over the larger of sigma and 1, for which outcomes are summed
 TOO_MANY_OUTCOMES = f"a discrete Gaussian that moves by more than {MAX_MOVE:g} sigma has too many outcomes"
 MOST_CELLS = 3e6  # most work for the distributions of all shifts of a vector, in cells of `lattice_cells`
 MOST_SHIFTS = 64  # largest number of different shifts of a vector for which a pair is computed
@@ -100,13 +97,15 @@ class DiscreteGaussianSpec(Spec):
     example: ClassVar[Mapping[str, Any]] = {"sigma": 40.0, "sensitivity": 1}
     evidence: ClassVar[CostEvidence] = CostEvidence.PRICED
     needs_delta: ClassVar[bool] = True
+    # What must hold for the cost, each with a test that violates it, and the commands that enforce it, if any.
     premises: ClassVar[Premises] = (
-        SECRET,
+        SECRET,  # every draw is fresh, and nobody sees it
         moves("No change moves the whole numbers by more than is stated, in any of the norms.", "release"),
         OWN_NOISE,
     )
 
     sigma: Annotated[float, Key("sigma of the noise e^{-x^2/(2 sigma^2)}", POSITIVE)]
+    # claim=True: dpcli does not enforce what the key states.
     sensitivity: Annotated[
         int | None,
         Key("sensitivity of one integer under the file's adjacency; for a vector, state l2_sensitivity", COUNT, claim=True),
@@ -274,8 +273,8 @@ class DiscreteGaussianLoss:
     K(z) = z(z+1) s^2/(2 sigma^2) + log(theta(z s) / theta(0)), where theta(c) = sum_y e^{-(y-c)^2/(2 sigma^2)} <= theta(0).
     """
 
-    decays: ClassVar[bool] = False
-    mirrored: ClassVar[bool] = True
+    decays: ClassVar[bool] = False  # the characteristic function does not decay
+    mirrored: ClassVar[bool] = True  # the loss of (Q, P) has the same law
 
     sigma: float
     sensitivity: int
@@ -463,7 +462,9 @@ def _norm_of(shift: Shift) -> tuple[int, int]:
 def _distribution(sigma: float, shift: Shift) -> Shift:
     """Return a key that is equal for shifts v with the same distribution of v . X."""
     divisor, norm = _norm_of(shift)
-    return (divisor, norm) if is_discrete_gaussian(sigma, norm, len(shift)) else (0, *shift)  # 0, as no divisor is 0
+    return (
+        (divisor, norm) if is_discrete_gaussian(sigma, norm, len(shift)) else (0, *shift)
+    )  # 0 tells the two kinds apart: no divisor is 0
 
 
 def _cells(sigma: float, shift: Shift) -> float:

@@ -3,10 +3,8 @@
 `DiscreteLaplaceSpec` has the keys, and `DiscreteLaplace` is the cost of an integer, or of a vector of integers, that moves by at most the
 L1 sensitivity s. The pair has one atom for each integer from 0 to s, up to MAX_ATOMS.
 
-Methods of a mechanism (mechanism.py): `approx_dp` bounds epsilon at a delta from above, and `zcdp` rho. `losses` returns the privacy losses
-log dP/dQ of pairs (P, Q) of distributions that dominate the mechanism, and `attained` whether some data are claimed to attain them. Of a
-type: `resolve` makes the mechanism, and `premises` lists what must hold for the cost, each with a test that violates it and the commands
-that enforce it, if any. A key with `claim=True` is a statement that dpcli does not enforce.
+A mechanism has upper bounds on its cost (mechanism.py): `approx_dp` returns epsilon at a delta and `zcdp` rho. `losses` returns the privacy
+losses log dP/dQ of dominating pairs (P, Q). `attained` says whether some data are claimed to attain these pairs.
 """
 
 from __future__ import annotations
@@ -21,7 +19,7 @@ from dpcli.base.stated import quotient  # exact for stated decimals, rounded up 
 from dpcli.base.values import dataclass
 from dpcli.mechanisms.mechanism import Mechanism, PrivacyLoss
 from dpcli.mechanisms.neighbours import Neighbours
-from dpcli.mechanisms.noise.additive import LARGEST_RATIO, NoPrivacy  # LARGEST_RATIO: of sensitivity over noise
+from dpcli.mechanisms.noise.additive import LARGEST_RATIO, NoPrivacy  # the largest sensitivity over noise
 from dpcli.mechanisms.spec import CostEvidence, Spec
 from dpcli.mechanisms.stated.atoms import AtomicLoss, TwoPointLoss
 from dpcli.mechanisms.stated.pure_and_approx import Pure
@@ -50,13 +48,15 @@ class DiscreteLaplaceSpec(Spec):
 
     example: ClassVar[Mapping[str, Any]] = {"scale": 90.0, "sensitivity": 1}
     evidence: ClassVar[CostEvidence] = CostEvidence.PRICED
+    # What must hold for the cost, each with a test that violates it, and the commands that enforce it, if any.
     premises: ClassVar[Premises] = (
-        SECRET,
+        SECRET,  # every draw is fresh, and nobody sees it
         moves("No change moves the whole numbers by more than sensitivity (L1).", "release"),
-        OWN_NOISE,
+        OWN_NOISE,  # no two queries share noise
     )
 
     scale: Annotated[float, Key("scale of the noise e^{-|x|/scale}", POSITIVE)]
+    # claim=True: dpcli does not enforce what the key states.
     sensitivity: Annotated[
         int, Key("stated L1 sensitivity of the integer, or vector of integers, under the file's adjacency", COUNT, claim=True)
     ]

@@ -3,10 +3,10 @@
 mu is the L2 sensitivity over the standard deviation of the noise. (P, Q) is then the pair (N(mu, 1), N(0, 1)). Other mechanisms use this
 one as the cost of a Gaussian pair, such as a whole training run with correlated noise.
 
-Methods of a mechanism (mechanism.py): `approx_dp` bounds epsilon at a delta from above, and `zcdp` rho. `losses` returns the privacy losses
-log dP/dQ of pairs (P, Q) of distributions that dominate the mechanism, and `attained` whether some data are claimed to attain them. Of a
-loss L: `cgf` bounds K(z) = log E_P[e^{z L}] from above; `tails` returns log tail probabilities under P and Q; `tilted` returns the loss
-under P times e^{t L}, normalised; `mirrored` says that the loss of (Q, P) has the same law.
+A mechanism has upper bounds on its cost (mechanism.py): `approx_dp` returns epsilon at a delta and `zcdp` rho. `losses` returns the privacy
+losses log dP/dQ of dominating pairs (P, Q). `attained` says whether some data are claimed to attain these pairs. Of a loss L, `cgf` bounds
+K(z) = log E_P[e^{z L}] from above, and `tails` returns log tail probabilities under P and Q. `tilted` returns the loss under P times
+e^{t L}, normalised.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from dpcli.numerics.tails import Tails, normal_tails
 class GaussianLoss:
     """The loss L ~ N(mu^2/2, mu^2), with the CGF K(z) = mu^2 z (z+1) / 2. The loss of the other direction has the same law."""
 
-    mirrored: ClassVar[bool] = True
+    mirrored: ClassVar[bool] = True  # the loss of (Q, P) has the same law
 
     mu: float
 

@@ -11,11 +11,9 @@ positive shift, and `log_rest` is the log weight at shift 0.
 If a mixture has too many shifts, or weights too small for a float, weight moves to larger shifts, never to smaller ones. The bounds then
 only grow, and `_rounds_up` takes back the claim that they are attained.
 
-Methods of a mechanism (mechanism.py): `approx_dp` bounds epsilon at a delta from above, `zcdp` rho, and `rdp` Renyi divergences. `losses`
-returns the privacy losses log dP/dQ of pairs (P, Q) of distributions that dominate the mechanism, and `attained` whether some data are
-claimed to attain them. `unclaimed` returns the mechanism without this claim. Of a type: `problems` checks the keys, and `premises` lists
-what must hold for the cost, each with a test that violates it and the commands that enforce it, if any. A key with `claim=True` is a
-statement that dpcli does not enforce.
+A mechanism has upper bounds on its cost (mechanism.py): `approx_dp` returns epsilon at a delta, `zcdp` rho, and `rdp` Renyi divergences.
+`losses` returns the privacy losses log dP/dQ of dominating pairs (P, Q). `attained` says whether some data are claimed to attain these
+pairs, and `unclaimed` drops this claim.
 """
 
 from __future__ import annotations
@@ -47,7 +45,7 @@ Weights = dict[float, float]  # positive shift -> probability; the remaining pro
 MAX_SHIFTS = 256  # largest number of different shifts; if there are more, shifts are rounded up
 MAX_RECORDS = 64  # largest group whose draws are added up; in a larger one, every draw that is not 0 counts as the largest
 EQUAL_DISTANCE = 1e-13  # relative distance within which sums count as equal, because they differ by rounding alone
-SMALLEST_WEIGHT = 1e-300  # least probability of an outcome of the draw that is possible
+SMALLEST_WEIGHT = 1e-300  # a smaller positive probability of an outcome is raised to this, so that it does not underflow
 SMALLEST_SHARE = 1e-6  # least shift over the largest one, so that the inverse of m stays in range; smaller shifts are raised to it
 
 
@@ -87,7 +85,7 @@ class GaussianMixture(Mechanism):
         return MixtureRemoveLoss(self.mixture), MixtureAddLoss(self.mixture)
 
     def renyi_loss(self) -> PrivacyLoss | None:
-        """Return the remove loss for a single shift, as its divergence is then the larger one; None for several shifts.
+        """Return the remove loss for a single shift, whose divergence is the larger one; None for several shifts.
 
         Source: Mironov, Talwar, Zhang 2019, arXiv:1908.10530, Theorem 5.
         """
@@ -136,16 +134,18 @@ class GaussianMixtureSpec(Spec):
     example: ClassVar[Mapping[str, Any]] = {"sigma": 40.0, "sensitivities": [0.0, 1.0], "probabilities": [0.5, 0.5]}
     evidence: ClassVar[CostEvidence] = CostEvidence.PRICED
     needs_delta: ClassVar[bool] = True
+    # What must hold for the cost, each with a test that violates it, and the commands that enforce it, if any.
     premises: ClassVar[Premises] = (
-        SECRET,
+        SECRET,  # every draw is fresh, and nobody sees it
         moves("No record contributes more (L2) than the sensitivity that it drew."),
         of_mechanism(
             "Every record's contribution is drawn independently, whatever the record contains.",
             "test_a_record_that_chooses_its_own_contribution_moves_more",
         ),
-        NOISE,
+        NOISE,  # the noise has the named distribution
     )
 
+    # claim=True: dpcli does not enforce what the key states.
     sensitivities: Annotated[
         tuple[float, ...],
         Key("bounds on one record's contribution (L2), one for each outcome of its draw", NON_NEGATIVE, claim=True),
@@ -291,7 +291,7 @@ def _coarse(weights: Weights) -> Weights:
     """Return at most MAX_SHIFTS shifts, rounded up. Shifts that differ by rounding are merged first, and then others if necessary."""
     if len(weights) > MAX_SHIFTS:
         merged: Weights = {}
-        largest = math.inf  # of the shifts that count as equal
+        largest = math.inf  # the largest of the shifts that count as equal
         for shift in sorted(weights, reverse=True):
             if shift < largest * (1.0 - EQUAL_DISTANCE):
                 largest = shift

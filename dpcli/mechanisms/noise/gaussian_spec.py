@@ -8,11 +8,9 @@ q N(mu, 1), N(0, 1)) with the sampling rate q, in both directions. Under replace
 the noise must be stated relative to C, the bound on one record's contribution. With noise so stated, a group of records is a mixture over
 how many of them were drawn.
 
-Methods of a mechanism (mechanism.py): `approx_dp` bounds epsilon at a delta from above, `zcdp` rho, and `rdp` Renyi divergences. `losses`
-returns the privacy losses log dP/dQ of pairs (P, Q) of distributions that dominate the mechanism, and `attained` whether some data are
-claimed to attain them. `unclaimed` returns the mechanism without this claim. Of a type: `problems` checks the keys, and `premises` lists
-what must hold for the cost, each with a test that violates it and the commands that enforce it, if any. A key with `claim=True` is a
-statement that dpcli does not enforce.
+A mechanism has upper bounds on its cost (mechanism.py): `approx_dp` returns epsilon at a delta, `zcdp` rho, and `rdp` Renyi divergences.
+`losses` returns the privacy losses log dP/dQ of dominating pairs (P, Q). `attained` says whether some data are claimed to attain these
+pairs, and `unclaimed` drops this claim.
 """
 
 from __future__ import annotations
@@ -133,12 +131,13 @@ class GaussianSpec(Spec):
 
     example: ClassVar[Mapping[str, Any]] = {"noise_multiplier": 40.0}
     evidence: ClassVar[CostEvidence] = CostEvidence.PRICED
-    discrete_twin: ClassVar[str | None] = "discrete-gaussian"
+    discrete_twin: ClassVar[str | None] = "discrete-gaussian"  # the type with this noise on whole numbers
     needs_delta: ClassVar[bool] = True
+    # What must hold for the cost, each with a test that violates it, and the commands that enforce it, if any.
     premises: ClassVar[Premises] = (
-        SECRET,
+        SECRET,  # every draw is fresh, and nobody sees it
         moves("No record contributes more than C (L2); with sensitivity, no change moves the query by more than that.", "train"),
-        NOISE,
+        NOISE,  # the noise has the named distribution
     )
 
     noise_multiplier: Annotated[
@@ -149,6 +148,7 @@ class GaussianSpec(Spec):
         ),
     ] = None
     sigma: Annotated[float | None, Key("noise standard deviation, in units of the query; needs sensitivity", POSITIVE)] = None
+    # claim=True: dpcli does not enforce what the key states.
     sensitivity: Annotated[
         float | None, Key("stated L2 sensitivity of the query under the file's adjacency", POSITIVE, claim=True)
     ] = None

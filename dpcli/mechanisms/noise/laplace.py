@@ -5,13 +5,10 @@ epsilon scales apart. The loss has an atom at each end and a density in between,
 Formulas are written so that nothing cancels: n steps multiply every rounding error by n. On Poisson samples with noise_multiplier,
 laplace_mixture.py has replaced records and groups.
 
-Methods of a mechanism (mechanism.py): `approx_dp` bounds epsilon at a delta from above, and `zcdp` rho. `losses` returns the privacy losses
-log dP/dQ of pairs (P, Q) of distributions that dominate the mechanism, and `attained` whether some data are claimed to attain them.
-`unclaimed` returns the mechanism without this claim. Of a loss L: `cgf` bounds K(z) = log E_P[e^{z L}] from above; `tails` returns log tail
-probabilities under P and Q; `tilted` returns the loss under P times e^{t L}, normalised; `outcomes` returns the atoms and densities of the
-pair; `mirrored` says that the loss of (Q, P) has the same law. Of a type: `problems` checks the keys, and `premises` lists what must hold
-for the cost, each with a test that violates it and the commands that enforce it, if any. A key with `claim=True` is a statement that dpcli
-does not enforce.
+A mechanism has upper bounds on its cost (mechanism.py): `approx_dp` returns epsilon at a delta and `zcdp` rho. `losses` returns the privacy
+losses log dP/dQ of dominating pairs (P, Q). `attained` says whether some data are claimed to attain these pairs, and `unclaimed` drops this
+claim. Of a loss L, `cgf` bounds K(z) = log E_P[e^{z L}] from above, and `tails` returns log tail probabilities under P and Q. `tilted`
+returns the loss under P times e^{t L}, normalised. `outcomes` returns the atoms and densities of the pair.
 """
 
 from __future__ import annotations
@@ -63,11 +60,12 @@ class LaplaceSpec(Spec):
 
     example: ClassVar[Mapping[str, Any]] = {"noise_multiplier": 90.0}
     evidence: ClassVar[CostEvidence] = CostEvidence.PRICED
-    discrete_twin: ClassVar[str | None] = "discrete-laplace"
+    discrete_twin: ClassVar[str | None] = "discrete-laplace"  # the type with this noise on whole numbers
+    # What must hold for the cost, each with a test that violates it, and the commands that enforce it, if any.
     premises: ClassVar[Premises] = (
-        SECRET,
+        SECRET,  # every draw is fresh, and nobody sees it
         moves("No record contributes more than C (L1); with sensitivity, no change moves the query by more than that."),
-        NOISE,
+        NOISE,  # the noise has the named distribution
     )
 
     noise_multiplier: Annotated[
@@ -75,6 +73,7 @@ class LaplaceSpec(Spec):
         Key("scale over C, the bound on one record's contribution (L1); the adjacency decides the sensitivity", POSITIVE),
     ] = None
     scale: Annotated[float | None, Key("scale b of the noise, in units of the query; needs sensitivity", POSITIVE)] = None
+    # claim=True: dpcli does not enforce what the key states.
     sensitivity: Annotated[
         float | None, Key("stated L1 sensitivity of the query under the file's adjacency", POSITIVE, claim=True)
     ] = None
@@ -151,7 +150,7 @@ class Laplace(Mechanism):
 class LaplaceLoss:
     """The loss of the pair (Lap(e0, 1), Lap(0, 1)), where e0 is `epsilon`. The loss of the other direction has the same law."""
 
-    mirrored: ClassVar[bool] = True
+    mirrored: ClassVar[bool] = True  # the loss of (Q, P) has the same law
 
     epsilon: float
 

@@ -23,10 +23,9 @@ If the records are replaced, the subset j has the law P_j before and R_j after, 
 sum w_j dR_j/dQ)+]. The same proof serves: minus gamma l_{-n}(Y) rises in Y as l_n(Y) does, and its marginal is the largest too. So the pair
 (sum w_j Lap(s_j), sum w_j Lap(-s_j)) of one number dominates, where every record first adds and then takes its whole bound.
 
-Methods of a mechanism (mechanism.py): `approx_dp` bounds epsilon at a delta from above, and `zcdp` rho. `losses` returns the privacy losses
-log dP/dQ of pairs (P, Q) of distributions that dominate the mechanism, and `attained` whether some data are claimed to attain them. Of a
-loss L: `tails` returns log tail probabilities under P and Q; `outcomes` returns the atoms and densities of the pair; `mirrored` says that
-the loss of (Q, P) has the same law.
+A mechanism has upper bounds on its cost (mechanism.py): `approx_dp` returns epsilon at a delta and `zcdp` rho. `losses` returns the privacy
+losses log dP/dQ of dominating pairs (P, Q). `attained` says whether some data are claimed to attain these pairs. Of a loss L, `tails`
+returns log tail probabilities under P and Q. `outcomes` returns the atoms and densities of the pair.
 """
 
 from __future__ import annotations
@@ -50,7 +49,7 @@ if TYPE_CHECKING:
 
 LOG_TWO = math.log(2.0)
 LOG_LEAST_SHARE = -600.0  # least logarithm of a piece's share at g = 0, so that the share does not underflow
-LARGEST_EXPONENT = 700.0  # exponents are cut off here, as e^710 overflows; sums of logarithms are used where they are larger
+LARGEST_EXPONENT = 700.0  # exponents are cut off here, because e^710 overflows; beyond, logarithms are added
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,7 +119,7 @@ class LaplaceMixtureLoss(SampledLoss):
     def outcomes(self) -> Outcomes:
         from dpcli.numerics.contour.outcomes import Outcomes
 
-        reference = np.array([-LOG_TWO, -LOG_TWO - self.mixture.reach])  # of y <= 0, and of y beyond the last shift
+        reference = np.array([-LOG_TWO, -LOG_TWO - self.mixture.reach])  # log Q of y <= 0 and of y beyond the last shift
         return Outcomes(reference, self.log_knots()[[0, -1]], self.pieces(1.0))
 
     def pieces(self, sign: float) -> tuple[LossPiece, ...]:
@@ -133,7 +132,7 @@ class LaplaceMixtureLoss(SampledLoss):
         knots, pieces = self.log_knots().tolist(), []
         for i, (shift, next_shift) in enumerate(pairwise(self._shifts)):
             share, start = self._share(i)
-            log_density = -2.0 * LOG_TWO - shift + 0.5 * start  # at g = 0, of Q, which is e^{-y} / 4 in g
+            log_density = -2.0 * LOG_TWO - shift + 0.5 * start  # that of Q at g = 0; it is e^{-y} / 4 in g
             end = start + 2.0 * (next_shift - shift)
             pieces.append(LossPiece(start, end, log_density, slope=-0.5, rate=share, sign=sign, log_scale=knots[i]))
         return tuple(pieces)
@@ -202,7 +201,7 @@ class LaplaceMixtureReplaceLoss(SampledLoss):
     For y >= 0 the reference has the density E e^{-y} / 2, where E = m(0) is the ratio of `removal` at 0, and the loss is log m(y) - log E.
     """
 
-    mirrored: ClassVar[bool] = True
+    mirrored: ClassVar[bool] = True  # the loss of (Q, P) has the same law
 
     removal: LaplaceMixtureLoss
 
@@ -256,7 +255,7 @@ def _knots(mixture: Mixture) -> tuple[Array, Array]:
     change = (np.exp(weights) * np.expm1(np.minimum(log_ratios, LARGEST_EXPONENT))).sum(axis=1)  # m - 1
     log_sums = np.logaddexp.reduce(weights + log_ratios, axis=1)
     knots = np.where(np.abs(change) < 0.5, np.log1p(np.maximum(change, -0.5)), log_sums)
-    # log of the part that grows as e^{2y}: of the shifts beyond y
+    # log of the part that grows as e^{2y}, which is that of the shifts beyond y
     log_growing = np.where(shift > y, weights + log_ratios, -np.inf)[:-1]
     return knots, np.minimum(np.logaddexp.reduce(log_growing, axis=1) - knots[:-1], 0.0)
 

@@ -2,11 +2,9 @@
 
 A step moves the model by a noisy gradient. Later steps hide earlier ones, so that the cost stops growing with the number of steps
 (Altschuler, Talwar 2022, arXiv:2205.13710). If the batches of records are fixed beforehand, the run costs as much as one Gaussian. If each
-step draws its batch in secret, it costs as much as one Gaussian and the last sampled steps, or as all steps. The theorem, its proof and the
-formulas are in numerics/closed/shifted_interpolation.py. This file has the keys of the type "last-iterate", and translates them into
-mechanisms. `premises` lists what must hold for the theorem, each with a test that violates it and the commands that enforce it, if any. All
-bounds are rounded up. `unclaimed` returns a mechanism without the claim that some data attain its bounds. A key with `claim=True` is a
-statement that dpcli does not enforce.
+step draws its batch in secret, it costs as much as one Gaussian and the last sampled steps, or as all steps. The theorem and its proof are
+in numerics/closed/shifted_interpolation.py. This file turns the keys of the type "last-iterate" into mechanisms, with bounds that are
+rounded up. `unclaimed` drops the claim that some data attain them.
 """
 
 from __future__ import annotations
@@ -24,7 +22,7 @@ from dpcli.mechanisms.combined.composed import Composed
 from dpcli.mechanisms.combined.labelled import LeastOf
 from dpcli.mechanisms.mechanism import Mechanism
 from dpcli.mechanisms.neighbours import Neighbours
-from dpcli.mechanisms.noise.additive import LARGEST_RATIO, NoPrivacy, with_noise  # LARGEST_RATIO: of sensitivity over noise
+from dpcli.mechanisms.noise.additive import LARGEST_RATIO, NoPrivacy, with_noise  # the largest sensitivity over noise
 from dpcli.mechanisms.noise.gaussian import Gaussian
 from dpcli.mechanisms.noise.gaussian_spec import GaussianSpec
 from dpcli.mechanisms.sampling.poisson import fixed_size
@@ -73,11 +71,12 @@ class LastIterateSpec(Spec):
     }
     evidence: ClassVar[CostEvidence] = CostEvidence.PRICED
     needs_delta: ClassVar[bool] = True
-    final_only: ClassVar[bool] = True
+    final_only: ClassVar[bool] = True  # the cost holds only if no earlier model is released
+    # What must hold for the cost, each with a test that violates it, and the commands that enforce it, if any.
     premises: ClassVar[Premises] = (
-        SECRET,
+        SECRET,  # every draw is fresh, and nobody sees it
         moves("No gradient of a record is longer than C, on the whole set of models. C is `lipschitz` if it is stated."),
-        NOISE,
+        NOISE,  # the noise has the named distribution
         of_mechanism(
             "No model but the last one of a run is released, seen, or used for a choice such as when to stop.",
             "test_models_on_the_way_tell_more_than_the_last",
@@ -112,6 +111,7 @@ class LastIterateSpec(Spec):
         Key("standard deviation of the noise on a sum of gradients over C, the bound on one record's gradient (L2)", POSITIVE),
     ]
     iterations: Annotated[int, Key("steps of one run", COUNT)]
+    # claim=True: dpcli does not enforce what the key states.
     learning_rate: Annotated[float, Key("step size, the same in every step; at most 2 / smoothness", POSITIVE, claim=True)]
     smoothness: Annotated[
         float,

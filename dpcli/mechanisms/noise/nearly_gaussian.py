@@ -3,9 +3,9 @@
 `NearlyGaussian` is the cost of integers that move by a vector v of which only the norm is known, or used. Its pair is that of a Gaussian
 with a slightly smaller variance, which its docstring proves to dominate. discrete_gaussian.py chooses it, and has the exact costs.
 
-Methods of a mechanism (mechanism.py): `approx_dp` bounds epsilon at a delta from above, `zcdp` rho, `gdp` sensitivity over noise of a
-Gaussian, and `rdp` Renyi divergences. `losses` returns the privacy losses log dP/dQ of pairs (P, Q) of distributions that dominate the
-mechanism, and `witness` a mechanism whose cost is a lower bound.
+A mechanism has upper bounds on its cost (mechanism.py): `approx_dp` returns epsilon at a delta, `zcdp` rho, `gdp` mu, a Gaussian's
+sensitivity over noise, and `rdp` Renyi divergences. `losses` returns the privacy losses log dP/dQ of dominating pairs (P, Q). `witness`
+returns a mechanism that the keys allow, whose cost is a lower bound.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from fractions import Fraction
 from dpcli.base.stated import stated, upward  # exact for stated decimals, rounded up once
 from dpcli.base.values import dataclass
 from dpcli.mechanisms.mechanism import Mechanism, PrivacyLoss
-from dpcli.mechanisms.noise.additive import SMALLEST_RATIO  # of sensitivity over noise
+from dpcli.mechanisms.noise.additive import SMALLEST_RATIO  # the smallest sensitivity over noise
 from dpcli.mechanisms.noise.gaussian import Gaussian
 from dpcli.numerics.arrays import Array
 

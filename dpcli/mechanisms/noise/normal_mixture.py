@@ -2,20 +2,22 @@
 
 `MixtureRemoveLoss`, `MixtureAddLoss` and `MixtureReplaceLoss` are the privacy losses L = log r, r = dP/dQ, of a record that is removed,
 added or replaced. `GaussianMixture` (gaussian_mixture.py) returns them; DP-SGD is the case of one shift, with the sampling rate as its
-weight. m(x) is the ratio of a mixture of normal distributions to N(0, 1) (`Mixture`, numerics/mixture.py). Of a mixture, `reach` is the
-largest shift, `single` says whether there is only one positive shift, and `log_rest` is the log weight at shift 0; `log_ratio` returns log
-m at x, `outcome` the x at a value of log m, `log_mean` the log of E[e^{k x}] under m N(0, 1), and `ends` the log masses of m N(0, 1) above
-and below x, from those of N(0, 1). Left of -`left_peak`, N(0, 1) m^-z falls faster than N(0, 1) does from 0. `log_sum_and_slope` is for the
-sum over the positive shifts alone, and `bracket` bounds the x at a value of it.
+weight. A `Mixture` (numerics/mixture.py) of normal distributions has the ratio m(x) to N(0, 1), and the following:
+
+* `reach` is the largest shift, `single` says whether only one shift is positive, and `log_rest` is the log weight at shift 0.
+* `log_ratio` returns log m at x, and `outcome` the x at a value of log m. `log_mean` returns the log of E[e^{k x}] under m N(0, 1).
+* `ends` returns the log masses of m N(0, 1) above and below x, from those of N(0, 1).
+* Left of -`left_peak`, N(0, 1) m^-z falls faster than N(0, 1) does from 0.
+* `log_sum_and_slope` is for the sum over the positive shifts alone, and `bracket` bounds the x at a value of it.
 
 Accountants ask a loss for `cgf`, an upper bound on K(z) = log E_P[e^{z L}]; for `tails`, its tail probabilities under P and Q; and for
 `tilted`, the loss under P times e^{t L}, normalised, whose characteristic function the contour method integrates (numerics/contour).
-Numerical methods look up the following by name, as a loss need not have them:
+Numerical methods look up the following by name, because a loss need not have them:
 
 * `capped` leaves out the far upper tail, and `cut` divides the loss into a small and a big part (numerics/contour/cut.py).
-* `nearly_noiseless` and `step_kind` are for very little noise (numerics/contour/little_noise.py).
-* `sampled_step` is for two or three steps (numerics/contour/few_steps.py).
-* `row` is for a table of many different losses, which one call evaluates (numerics/mixture.py).
+* `nearly_noiseless` and `step_kind` serve a method for very little noise (numerics/contour/little_noise.py).
+* `sampled_step` serves a method for two or three steps (numerics/contour/few_steps.py).
+* `row` makes the loss a row of a table of many losses, which one call evaluates (numerics/mixture.py).
 
 One change of the data moves the sum by u_i under P and by v_i under Q. The index i is drawn with probability w_i under both, and
 |u_i|, |v_i| <= s_i. For example, i says which records of a group are in a sample. By joint convexity, everything else that is random, such
@@ -62,8 +64,8 @@ if TYPE_CHECKING:
     from dpcli.numerics.mixture import TableRow
 
 BLOCK = 1 << 20  # most entries of a table of tails that is computed at a time; it affects memory alone
-NEARLY_NOISELESS = 6.0  # contribution over noise from which on the noise counts as very small, which decides the numerical method
-MAX_REACH = 120.0  # speed: largest contribution over noise for which there is a tilted loss, which takes too many nodes beyond
+NEARLY_NOISELESS = 6.0  # from this contribution over noise on, the noise counts as very small, which decides the method
+MAX_REACH = 120.0  # speed: largest contribution over noise with a tilted loss, which would take too many nodes beyond
 
 
 class MixtureLoss:
@@ -95,7 +97,7 @@ class MixtureLoss:
         raise NotImplementedError
 
     def cgf(self, z: Array) -> Array:
-        """Return upper bounds on K, about 1e-12 too large, relative. Orders that need too many nodes get the bound by convexity."""
+        """Return upper bounds on K, larger by a share of about 1e-12. Orders that need too many nodes get the bound by convexity."""
         return power_moment(z, self.line, self._whole_window, self.step, self._bound_by_convexity)
 
     def _bound_by_convexity(self, z: Array) -> Array:
@@ -121,7 +123,7 @@ class MixtureLoss:
         reach = self.mixture.reach
         if reach > MAX_REACH:
             raise NotRepresentable(f"one unit's contribution is {reach:.3g} times the noise: its quadrature would take too long")
-        # Whether `cgf` takes the integral, and not the bound by convexity.
+        # True if `cgf` takes the integral, and not the bound by convexity.
         exact_cgf = fits(*span(t, self._whole_window, self.step))
         return TiltedQuadrature(t, self.line, self.window(t), strip=0.5 * math.pi / reach, step=self.step(t), exact_cgf=exact_cgf)
 

@@ -1,15 +1,12 @@
 """Discrete Laplace noise that is never beyond a bound, on one whole number, and the mechanism type "truncated-discrete-laplace".
 
-Near the ends an output is possible under one dataset only: it *shows* the change, and the probability of this is the delta of the type
-(`MayFail`). Otherwise the outcomes are finitely many atoms, whose pair is exact (`CutDiscreteLaplace`) for moves up to MAX_ATOMS. A *move*
-is the distance by which a change of the data moves the number. Two-sided geometric noise is another name of discrete Laplace noise.
-Probabilities of showing are rounded up.
+A change of the data *moves* the number by some distance. Near the ends an output is then possible under one dataset only: it *shows* the
+change. The probability of this is the delta of the type (`MayFail`), and is rounded up. Otherwise the outcomes are finitely many atoms,
+whose pair is exact (`CutDiscreteLaplace`) for moves up to MAX_ATOMS. Discrete Laplace noise is also called two-sided geometric noise.
 
-Methods of a mechanism (mechanism.py): `approx_dp` bounds epsilon at a delta from above, and `zcdp` rho. `losses` returns the privacy losses
-log dP/dQ of pairs (P, Q) of distributions that dominate the mechanism, and `attained` whether some data are claimed to attain them.
-`TruncatedSpec` (truncated_laplace.py) checks the keys, and has `with_group` make the mechanism. `premises` lists what must hold for the
-cost, each with a test that violates it and the commands that enforce it, if any. A key with `claim=True` is a statement that dpcli does not
-enforce.
+A mechanism has upper bounds on its cost (mechanism.py): `approx_dp` returns epsilon at a delta and `zcdp` rho. `losses` returns the privacy
+losses log dP/dQ of dominating pairs (P, Q). `attained` says whether some data are claimed to attain these pairs. `TruncatedSpec`
+(truncated_laplace.py) checks the keys, and calls `with_group` for the mechanism.
 """
 
 from __future__ import annotations
@@ -23,7 +20,7 @@ from dpcli.base.premise import OWN_NOISE, SECRET, Premises, moves
 from dpcli.base.stated import quotient  # exact for stated decimals, rounded up once
 from dpcli.base.values import dataclass
 from dpcli.mechanisms.mechanism import Mechanism
-from dpcli.mechanisms.noise.additive import LARGEST_RATIO, NoPrivacy  # LARGEST_RATIO: of sensitivity over noise
+from dpcli.mechanisms.noise.additive import LARGEST_RATIO, NoPrivacy  # the largest sensitivity over noise
 from dpcli.mechanisms.noise.discrete_laplace import MAX_ATOMS
 from dpcli.mechanisms.noise.truncated_laplace import LEAST_DELTA, REDRAWN, ROUNDING, TruncatedSpec
 from dpcli.mechanisms.stated.atoms import AtomicLoss
@@ -57,14 +54,16 @@ class TruncatedDiscreteLaplaceSpec(TruncatedSpec):
     """
 
     example: ClassVar[Mapping[str, Any]] = {"scale": 90.0, "sensitivity": 1, "delta": 1e-10}
+    # What must hold for the cost, each with a test that violates it, and the commands that enforce it, if any.
     premises: ClassVar[Premises] = (
-        SECRET,
+        SECRET,  # every draw is fresh, and nobody sees it
         moves("No change moves the whole number by more than sensitivity."),
-        OWN_NOISE,
+        OWN_NOISE,  # no two queries share noise
         REDRAWN,
     )
 
     scale: Annotated[float, Key("scale of the noise e^{-|x|/scale}", POSITIVE)]
+    # claim=True: dpcli does not enforce it.
     sensitivity: Annotated[int, Key("stated sensitivity of the whole number under the file's adjacency", COUNT, claim=True)]
     bound: Annotated[int | None, Key("largest size of the noise; or state delta", COUNT)] = None
     delta: Annotated[float | None, Key("largest probability that a move by the sensitivity shows; or state bound", OPEN_UNIT)] = (
@@ -112,8 +111,8 @@ def truncated_discrete_laplace(scale: float, moved: int, bound: int) -> Mechanis
     the best tests between f(x) and f(x - s) are thresholds, whose power grows with s (`truncated_laplace` has the proof).
 
     f(x) and f(x - s) are positive for s - b <= x <= b alone. So each law has the same probability d outside, where the other is 0, and the
-    pair reveals everything with probability d. Given that x is inside, the losses are (2 x - s) / scale for 0 <= x <= s, and all of x <= 0
-    has the loss of 0, as all of x >= s has that of s. Under Q, x has a weight of r^x between 0 and s. If b >= s, x <= 0 has the weight 1 +
+    pair reveals everything with probability d. Given that x is inside, the losses are (2 x - s) / scale for 0 <= x <= s. Every x <= 0 has
+    the loss of x = 0, and every x >= s that of x = s. Under Q, x has a weight of r^x between 0 and s. If b >= s, x <= 0 has the weight 1 +
     r + ... + r^{b-s}, and x >= s has r^s times as much. Otherwise x is from s - b to b.
 
     If b >= s, d = (r^-s - 1) r^{b + 1} / (1 + r - 2 r^{b + 1}). Otherwise it is 1 minus what is inside.

@@ -1,14 +1,12 @@
 """Laplace noise that is never beyond a bound, for one number, and the mechanism type "truncated-laplace".
 
-As the noise ends, an output may be possible under one dataset only: it *shows* the change, with a probability that is the type's delta
-(`MayFail`). Inside of the bound the loss is at most that of Laplace noise. `CutLaplace` is the pair there (its docstring has the
-densities); a smaller move costs no more, by the proof in `truncated_laplace`.
+A change of the data *moves* the number. Because the noise ends, an output may then be possible under one dataset only: it *shows* the
+change. The probability of this is the type's delta (`MayFail`). Otherwise the pair is that of `CutLaplace`, whose loss is at most that of
+Laplace noise. A smaller move costs no more, by the proof in `truncated_laplace`.
 
-Methods of a mechanism (mechanism.py): `approx_dp` bounds epsilon at a delta from above, and `zcdp` rho. `losses` returns the privacy losses
-log dP/dQ of pairs (P, Q) of distributions that dominate the mechanism, and `attained` whether some data are claimed to attain them. Of a
-loss L: `tails` returns log tail probabilities under P and Q; `outcomes` returns the atoms and densities of the pair; `mirrored` says that
-the loss of (Q, P) has the same law. Of a type: `problems` checks the keys, and `premises` lists what must hold for the cost, each with a
-test that violates it and the commands that enforce it, if any. A key with `claim=True` is a statement that dpcli does not enforce.
+A mechanism has upper bounds on its cost (mechanism.py): `approx_dp` returns epsilon at a delta and `zcdp` rho. `losses` returns the privacy
+losses log dP/dQ of dominating pairs (P, Q). `attained` says whether some data are claimed to attain these pairs. Of a loss L, `tails`
+returns log tail probabilities under P and Q. `outcomes` returns the atoms and densities of the pair.
 """
 
 from __future__ import annotations
@@ -94,14 +92,16 @@ class TruncatedLaplaceSpec(TruncatedSpec):
     """
 
     example: ClassVar[Mapping[str, Any]] = {"scale": 90.0, "sensitivity": 1.0, "delta": 1e-10}
+    # What must hold for the cost, each with a test that violates it, and the commands that enforce it, if any.
     premises: ClassVar[Premises] = (
-        SECRET,
+        SECRET,  # every draw is fresh, and nobody sees it
         moves("No change moves the number by more than sensitivity."),
-        NOISE,
+        NOISE,  # the noise has the named distribution
         REDRAWN,
     )
 
     scale: Annotated[float, Key("scale of the noise e^{-|x|/scale}, in units of the number", POSITIVE)]
+    # claim=True: dpcli does not enforce what the key states.
     sensitivity: Annotated[float, Key("stated sensitivity of the number under the file's adjacency", POSITIVE, claim=True)]
     bound: Annotated[float | None, Key("largest size of the noise, in units of the number; or state delta", POSITIVE)] = None
     delta: Annotated[
@@ -132,7 +132,7 @@ def truncated_laplace(moved: float, bound: float) -> Mechanism:
     * If bound >= D, d = (e^D - 1) / (2 (e^bound - 1)). The losses are from -D to D, and all mass at x <= 0 is at -D.
     * Otherwise all x are between 0 and D, and the losses |x| - |x - D| = 2x - D are those between -m and m with m = 2 bound - D.
 
-    d and the mass at both ends are rounded up, as both raise the curve. If D is 2 bound or more, no x is inside, and nothing is protected.
+    d and the mass at both ends are rounded up, because both raise the curve. If D >= 2 bound, no x is inside, and nothing is protected.
     """
     if not moved < min(2.0 * bound, LARGEST_RATIO):
         return NoPrivacy(moved / min(bound, 1.0) if bound > 0.0 else math.inf)
@@ -196,7 +196,7 @@ class CutLaplace(Mechanism):
 class CutLaplaceLoss(SampledLoss):
     """The loss of `CutLaplace`. The loss of the other direction has the same law."""
 
-    mirrored: ClassVar[bool] = True
+    mirrored: ClassVar[bool] = True  # the loss of (Q, P) has the same law
 
     epsilon: float
     ends: float

@@ -13,10 +13,8 @@ only a random subset of the models is averaged. The bounds are upper bounds, and
 4. Every f-divergence is convex in x, and jointly convex in the versions of x before and after a change. So the worst case has all values of
    x at corners of the allowed set.
 
-Methods of a mechanism (mechanism.py): `approx_dp` bounds epsilon at a delta from above, `zcdp` rho, and `rdp` Renyi divergences. `losses`
-returns the privacy losses log dP/dQ of pairs (P, Q) of distributions that dominate the mechanism. Of a type: `premises` lists what must
-hold for the cost, each with a test that violates it and the commands that enforce it, if any. A key with `claim=True` is a statement that
-dpcli does not enforce.
+A mechanism has upper bounds on its cost (mechanism.py): `approx_dp` returns epsilon at a delta, `zcdp` rho, and `rdp` Renyi divergences.
+`losses` returns the privacy losses log dP/dQ of dominating pairs (P, Q).
 """
 
 from __future__ import annotations
@@ -47,15 +45,15 @@ MAX_SHARDS = 4096
 SHARDS = Constraint(
     f"a whole number from 1 to {MAX_SHARDS}", lambda x: 1 <= x <= MAX_SHARDS, (("minimum", 1), ("maximum", MAX_SHARDS))
 )
-CORNERS = ((1, 0), (0, -1), (1, 1), (-1, -1), (0, 1), (-1, 0))  # the corners of (log x, log y), in units of h
+CORNERS = ((1, 0), (0, -1), (1, 1), (-1, -1), (0, 1), (-1, 0))  # corners of the allowed (log x, log y), in units of h
 # Soundness: slacks above the rounding, and limits up to which they cover it.
 RATIO_SLACK = 1e-13  # relative slack for ratios and masses, each the result of a few operations
 LOG_MASS_SLACK = 2e-15  # relative slack for the logarithm of a mass
-LARGE_LOG_MASS = 64.0  # size of such a logarithm up to which RATIO_SLACK covers its rounding
+LARGE_LOG_MASS = 64.0  # RATIO_SLACK covers the rounding of such logarithms up to this size
 LARGEST_SOLVED_RADIUS = 100.0  # largest radius at which the corners are solved for in floating point
 LOG_MOMENT_SLACK = 1e-13  # absolute slack for the logarithm of a moment near 1
 LARGEST_RADIUS = 1e3  # largest radius; up to it, masses are precise enough, and a larger one protects nothing
-LARGEST_EXPONENT = 600.0  # e^LARGEST_EXPONENT is finite
+LARGEST_EXPONENT = 600.0  # e^600 is finite; for larger exponents, logarithms are added
 TOO_LARGE_RADIUS = "the radius is too large to protect anything or to compute with"
 
 
@@ -253,12 +251,14 @@ class EnsembleMixtureSpec(Spec):
 
     example: ClassVar[Mapping[str, Any]] = {"shards": 4, "model_rate": 0.5, "radius": 0.1}
     evidence: ClassVar[CostEvidence] = CostEvidence.PRICED
+    # What must hold for the cost, each with a test that violates it, and the commands that enforce it, if any.
     premises: ClassVar[Premises] = (
-        SECRET,
+        SECRET,  # every draw is fresh, and nobody sees it
         moves("One change retrains one model; the public model and the radius depend on no record.", "pmixed"),
-        DRAWN,
+        DRAWN,  # a token is drawn at random, and nothing else reads the models
     )
 
+    # claim=True: dpcli does not enforce what the key states.
     shards: Annotated[int, Key("number of disjoint shards of the private data, each with a fine-tuned model", SHARDS, claim=True)]
     radius: Annotated[
         float, Key("largest difference of any token's log-probability from the public model's, after projection", POSITIVE)

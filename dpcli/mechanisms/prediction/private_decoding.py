@@ -1,10 +1,8 @@
 """Private text generation: a language model writes a text from private examples, with each token drawn from clipped, averaged logits.
 
-A token is one choice by the exponential mechanism, whose scores are the logits, so it costs what a choice of bounded range costs:
-`BoundedRange` (choice/exponential.py). A step of this mechanism is one token, or one token and the noisy comparisons before it, which have
-a pure epsilon (`Pure`). The proof that they add up is in the docstring of the type "private-decoding". All numbers are rounded up.
-`premises` lists what must hold for the cost, each with a test that violates it and the commands that enforce it, if any. A key with
-`claim=True` is a statement that dpcli does not enforce.
+A token is one choice by the exponential mechanism, whose scores are the logits. So it costs as much as a choice of bounded range
+(`BoundedRange`, choice/exponential.py). A step is one token, or one token and the noisy comparisons before it, which have a pure epsilon
+(`Pure`). `PrivateDecodingSpec` proves that they add up. All numbers are rounded up.
 """
 
 from __future__ import annotations
@@ -65,15 +63,17 @@ class PrivateDecodingSpec(Spec):
 
     example: ClassVar[Mapping[str, Any]] = {"clip": 1.0, "references": 100, "temperature": 1.0}
     evidence: ClassVar[CostEvidence] = CostEvidence.PRICED
+    # What must hold for the cost, each with a test that violates it, and the commands that enforce it, if any.
     premises: ClassVar[Premises] = (
-        SECRET,
+        SECRET,  # every draw is fresh, and nobody sees it
         moves(
             "The batch of a unit depends on that unit alone; references and the public contexts depend on no record.", "generate"
         ),
-        DRAWN,
+        DRAWN,  # a token is drawn at random, and nothing else reads the models
     )
 
     clip: Annotated[float, Key("largest change of a logit by one private context", POSITIVE)]
+    # claim=True: dpcli does not enforce what the key states.
     references: Annotated[
         int,
         Key(

@@ -1,10 +1,8 @@
 """Votes of teachers on disjoint shards (PATE): the label with the most noisy votes is released, or the fact that the votes do not agree.
 
 A teacher is a model that is trained on one shard of the private data. The types below charge what releasing the noisy counts, or noisy
-largest counts, would cost, whatever the votes are. `with_noise` (noise/additive.py) returns a mechanism at a sensitivity over noise, and
-`unclaimed` drops the claim that some data attain its bounds, because less than the counts is released. `premises` lists what must hold for
-the cost, each with a test that violates it and the commands that enforce it, if any. A key with `claim=True` is a statement that dpcli does
-not enforce.
+largest counts, would cost, whatever the votes are. `unclaimed` drops the claim that some data attain this cost, because less
+is released. `with_noise` (noise/additive.py) returns the mechanism at a sensitivity over noise.
 
 All records of a unit of privacy are in one shard. Under any adjacency, one change therefore retrains one teacher, whose vote may move from
 one label to another. One count then rises by 1 and another falls by 1, which is an L2 distance of sqrt 2. The largest count moves by at
@@ -35,8 +33,9 @@ ROUNDED_UP = 1.0 + 1e-15  # factor above the rounding of the few operations of a
 class VoteSpec(Spec):
     """Base class of the types for votes. A teacher's shard is chosen once, so no step draws a sample."""
 
+    # What must hold for the cost, each with a test that violates it, and the commands that enforce it, if any.
     premises: ClassVar[Premises] = (
-        SECRET,
+        SECRET,  # every draw is fresh, and nobody sees it
         moves("The records of a unit are in one shard, and shards are disjoint.", "pate and prompt"),
         of_mechanism("One change retrains one teacher.", "test_two_votes_that_move_cost_more_than_one", "pate and prompt"),
     )
@@ -105,6 +104,7 @@ class ConfidentGnMaxSpec(VoteSpec):
         ),
     )
 
+    # claim=True: dpcli does not enforce what the key states.
     queries: Annotated[int, Key("largest number of queries to the teachers, answered or not", COUNT, claim=True)]
     threshold: Annotated[float, Key("votes that the largest noisy count needs for an answer", NON_NEGATIVE)]
     threshold_sigma: Annotated[float, Key("noise standard deviation on the largest count, in votes", POSITIVE)]

@@ -8,11 +8,11 @@ of the sampled loss at l are therefore mixtures of the inner tails at the loss L
 The *outcomes* of a loss (`Outcomes`, numerics/contour/outcomes.py) are its atoms and densities, if they have a closed form. Sampled losses
 take their CGF and characteristic function from them.
 
-Methods of a mechanism (mechanism.py): `approx_dp` bounds epsilon at a delta from above, `zcdp` rho, and `rdp` Renyi divergences. `losses`
-returns the privacy losses log dP/dQ of pairs (P, Q) of distributions that dominate the mechanism, and `attained` whether some data are
-claimed to attain them. `unclaimed` returns the mechanism without this claim. Of a loss L: `cgf` bounds K(z) = log E_P[e^{z L}] from above;
-`tails` returns log tail probabilities under P and Q; `tilted` returns the loss under P times e^{t L}, normalised; `outcomes` returns the
-atoms and densities of the pair.
+A mechanism has upper bounds on its cost (mechanism.py): `approx_dp` returns epsilon at a delta, `zcdp` rho, and `rdp` Renyi divergences.
+`losses` returns the privacy losses log dP/dQ of dominating pairs (P, Q). `attained` says whether some data are claimed to attain these
+pairs, and `unclaimed` drops this claim. Of a loss L, `cgf` bounds K(z) = log E_P[e^{z L}] from above, and `tails` returns log tail
+probabilities under P and Q. `tilted` returns the loss under P times e^{t L}, normalised. `outcomes` returns the atoms and densities of the
+pair.
 """
 
 from __future__ import annotations
@@ -36,9 +36,9 @@ if TYPE_CHECKING:
 
 
 MAX_ORDER = 256  # largest integer order of the expansions; above it, bounds by convexity are used (accuracy and speed)
-TABLE_WORK = 0.25 * MAX_ORDER**2  # units of work of an expansion at all integer orders, each element of which needs three functions
+TABLE_WORK = 0.25 * MAX_ORDER**2  # units of work of an expansion at all integer orders, with three functions for each term
 NO_RHO = "sampling does not lower rho: the Renyi curve of a sampled mechanism is not bounded by any smaller rho times its order"
-LARGEST_LOSS = 1e100  # a finite loss in place of an infinite one, as inner tails are computed at finite losses
+LARGEST_LOSS = 1e100  # stands for an infinite loss, because inner tails are computed at finite losses
 NOT_TILTED = "a mechanism known by the tails of its privacy loss has no characteristic function on a sample"
 
 
@@ -74,7 +74,7 @@ class PoissonSampled(Mechanism):
         return SampledRemoveLoss(inner[0], self.rate), SampledAddLoss(inner[-1], self.rate)
 
     def attained(self) -> bool:
-        """Return whether the pairs are attained, as they are if one record, present or absent, attains the inner pairs.
+        """Return whether the pairs are attained. They are if one record, present or absent, attains the inner pairs.
 
         If the record is in the sample, the release is that without sampling. If not, it is that without the record. The pair of a group of
         mechanisms is not attained, since it is rounded up on a grid.
@@ -118,7 +118,7 @@ class PoissonReplaced(PoissonSampled):
         return (SampledReplaceLoss(SampledRemoveLoss(inner[0], self.rate)),)
 
     def attained(self) -> bool:
-        """Return whether the pair is attained. On a sample it is not, as the pair's curve lies above that of every mechanism."""
+        """Return whether the pair is attained. On a sample it is not, because its curve lies above that of every mechanism."""
         return self.rate == 1.0 and self.inner.attained()
 
     def rdp(self, orders: Array) -> Array:
@@ -160,7 +160,7 @@ def amplify(inner: Mechanism, rate: float, delta: float) -> float:
     epsilon = inner.approx_dp(min(delta / rate * (1.0 - 1e-15), 1.0))
     if epsilon > 600.0:  # e^epsilon may overflow
         return log_add(math.log1p(-rate) if rate < 1.0 else -math.inf, epsilon + math.log(rate)) + 4e-16 * epsilon
-    # The smallest float is added, since the product may underflow to 0 or lose half a unit among subnormal numbers.
+    # The smallest float is added, because the product may underflow to 0 or lose half a unit among subnormal numbers.
     return math.log1p(rate * math.expm1(epsilon)) * (1.0 + 1e-15) + math.ulp(0.0) if epsilon > 0.0 else 0.0
 
 
@@ -201,7 +201,7 @@ def chord(z: Array, knots: Array, values: Array, beyond: Array) -> Array:
 def extend_by_line(z: Array, knots: Array, values: Array, slope: float, beyond: Array) -> Array:
     """Return `beyond`, and after the last knot the smaller of it and the line of slope `slope` from that knot.
 
-    The slope is the largest loss, as log E[e^{z L}] increases no faster.
+    The slope is the largest loss, because log E[e^{z L}] increases no faster.
     """
     if math.isinf(slope):
         return beyond

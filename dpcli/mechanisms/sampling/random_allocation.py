@@ -15,10 +15,10 @@ independent outcomes, one of which, at a secret place, is from P.
 Sources: Feldman & Shenfeld 2026, arXiv:2602.17284, for numerical accounting of this kind; Chua et al. 2024, arXiv:2412.16802, and Feldman &
 Shenfeld 2025, arXiv:2502.08202, for the sampling scheme.
 
-Methods of a mechanism (mechanism.py): `approx_dp` bounds epsilon at a delta from above, and `zcdp` rho. `losses` returns the privacy losses
-log dP/dQ of pairs (P, Q) of distributions that dominate the mechanism, and `attained` whether some data are claimed to attain them. Of a
-loss L: `cgf` bounds K(z) = log E_P[e^{z L}] from above; `tails` returns log tail probabilities under P and Q; `outcomes` returns the
-finitely many outcomes of the pair.
+A mechanism has upper bounds on its cost (mechanism.py): `approx_dp` returns epsilon at a delta and `zcdp` rho. `losses` returns the privacy
+losses log dP/dQ of dominating pairs (P, Q). `attained` says whether some data are claimed to attain these pairs. Of a loss L, `cgf` bounds
+K(z) = log E_P[e^{z L}] from above, and `tails` returns log tail probabilities under P and Q. `outcomes` returns the finitely many outcomes
+of the pair.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ if TYPE_CHECKING:
 
 
 # Accuracy and speed: the number of steps may be rounded down (`sum_of_ratios`), and the bound without amplification holds at every order.
-KEPT_DIGITS = 11  # leading binary digits that are kept of the number of copies; every further digit would cost a convolution
+KEPT_DIGITS = 11  # leading binary digits of the number of copies that are kept; each further one may cost a convolution
 MOST_COPIES = 2**30  # largest number of copies that are added up
 MAX_ORDER = 96  # largest integer order of the exact Renyi divergence; above it, the bound without amplification is used
 UNPROVEN = (
@@ -100,11 +100,11 @@ class RandomAllocation(Mechanism):
         return self.inner.delta_floor()
 
     def zcdp(self) -> float:
-        """Return the rho of one step, as amplification does not lower the Renyi curve at all orders."""
+        """Return the rho of one step, because amplification does not lower the Renyi curve at all orders."""
         return self.inner.zcdp()
 
     def attained(self) -> bool:
-        """Return False, as the pair is computed on a lattice of likelihood ratios (numerics/grid/spread.py), above the worst case."""
+        """Return False: the pair on a lattice of likelihood ratios (numerics/grid/spread.py) costs more than the worst case."""
         return False
 
     def losses(self) -> tuple[Allocated, ...]:
@@ -149,7 +149,7 @@ def _pass_with_one(spec: Spec, bins: int, neighbours: Neighbours) -> tuple[Mecha
 
 
 def _without_privacy(step: Mechanism) -> Mechanism:
-    """Return the step if it gives no privacy, as no amplification is then claimed. Raises InputError otherwise."""
+    """Return the step if it gives no privacy, so that no amplification is claimed. Raises InputError otherwise."""
     with suppress(NotRepresentable):
         if math.isinf(step.approx_dp(1.0 - 1e-9)):  # at nearly every delta
             return step
@@ -186,7 +186,7 @@ class Reversed:
     loss: PrivacyLoss
 
     def tails(self, at: Array) -> Tails:
-        """Return the tails; an atom may belong to either end of a cell, since it is split between both."""
+        """Return the tails. An atom may count at either end of a lattice cell, because its mass is split between both."""
         return self.loss.tails(-at[::-1]).mirrored()
 
 

@@ -1,12 +1,11 @@
 """Sampling schemes, with one class for each value of `scheme` in the table `sampling = { scheme = ... }`.
 
-A scheme says how the records of one step are chosen. `problems` checks the keys, `exact_rate` gives the share of the records in a step as a
-fraction, and `resolve` turns the keys of an entry (`Spec`) into the mechanism that accountants charge, with its count. A *pass* is a number
-of steps in which each record takes part a fixed number of times. An *epoch* is one pass; in a scheme without passes, 1 / rate steps.
-*Amplification* means that a step costs less because nobody knows who was drawn. A scheme may amplify only by a theorem that its docstring
-cites and for the adjacencies that it names: everything else charges unsampled runs, or is refused. `premises` lists what must hold for the
-cost, each with a test that violates it and the commands that enforce it, if any. A key with `claim=True` is a statement that dpcli does not
-enforce, and the runs of a sweep may differ in one with `varies=True`.
+A scheme says how the records of one step are chosen. `resolve` turns the keys of an entry (`Spec`) into the mechanism that accountants
+charge, with its count. A step may cost less because nobody knows who was drawn (*amplification*). A scheme may amplify only by a theorem
+that its docstring cites, and only for the adjacencies that it names. Everything else is charged as unsampled runs, or is refused.
+
+A *pass* is a number of steps in which each record takes part a fixed number of times. An *epoch* is one pass, or 1 / rate steps in a scheme
+without passes.
 """
 
 from __future__ import annotations
@@ -55,7 +54,9 @@ class Scheme:
     """Base class of the sampling schemes: how the records of one step are chosen. The fields are the keys of the table `sampling`."""
 
     selection: ClassVar[Selection] = Selection("scheme", SAMPLING)
+    # What must hold for the cost, each with a test that violates it, and the commands that enforce it, if any.
     premises: ClassVar[Premises] = (ONCE,)
+    # claim=True: dpcli does not enforce what the key states. varies=True: the runs of a sweep may differ in it.
     scheme: Annotated[
         str, Key("poisson | fixed-size | balls-in-bins | shuffle | cyclic | none; never defaulted", claim=True, varies=True)
     ]
@@ -159,7 +160,7 @@ class Poisson(Batched):
     """
 
     premises: ClassVar[Premises] = (
-        ONCE,
+        ONCE,  # the data are read as often as the file states
         of_sampling(
             "Each record is drawn independently, with the stated probability.",
             "test_a_shuffled_batch_is_no_poisson_sample",

@@ -8,10 +8,10 @@ records give upper bounds on the cost, and accountants use the cheaper one. `dis
 probability of a cut. `weight_bound` charges one contribution with a larger probability, and is for one record. No delta is spent, unlike in
 Chua et al. 2024, arXiv:2411.04205, who add the probability of a cut to delta. Probabilities of a cut are rounded up.
 
-Methods of a mechanism (mechanism.py): `approx_dp` bounds epsilon at a delta from above, `zcdp` rho, and `rdp` Renyi divergences. `losses`
-returns the privacy losses log dP/dQ of pairs (P, Q) of distributions that dominate the mechanism, and `delta_floor` the delta below which
-epsilon may be infinite. `unclaimed` returns the mechanism without the claim that some data attain its bounds. A `Labelled` is one of two
-mechanisms, chosen at random; a `LeastOf` costs as little as the cheapest of several.
+A mechanism has upper bounds on its cost (mechanism.py): `approx_dp` returns epsilon at a delta, `zcdp` rho, and `rdp` Renyi divergences.
+`losses` returns the privacy losses log dP/dQ of dominating pairs (P, Q). `unclaimed` drops the claim that some data attain these pairs.
+Below its `delta_floor`, epsilon may be infinite. A `Labelled` is one of two mechanisms, chosen at random. A `LeastOf` costs as little as
+the cheapest of several.
 """
 
 from __future__ import annotations
@@ -145,7 +145,7 @@ def weight_bound(spec: Spec, rate: Fraction, neighbours: Neighbours, others: int
     for probability, weight in weights:
         if probability <= 0.0:
             continue
-        log_q, log_p = math.log(probability), math.log(probability) + math.log1p(weight - q)  # P: times 1 - q + w
+        log_q, log_p = math.log(probability), math.log(probability) + math.log1p(weight - q)  # under P, times 1 - q + w
         mechanism = spec.poisson(weight / (1.0 - q + weight), neighbours)
         parts.append(CutSamplePart(mechanism, log_p, log_q if neighbours.adjacency is Adjacency.ADD_REMOVE else log_p))
     return CutSample(tuple(parts))

@@ -6,11 +6,10 @@ probability delta. For one change of a record or unit, some release that the sta
 can be proved from the statement, and not what the true release costs. `Pure` is also the bound of other mechanisms whose pure epsilon is
 known; it claims no lower bound, and `StatedPure` does.
 
-Methods of a mechanism (mechanism.py): `approx_dp` bounds epsilon at a delta from above, and `zcdp` rho. `losses` returns the privacy losses
-log dP/dQ of pairs (P, Q) of distributions that dominate the mechanism, and `attained` whether some data are claimed to attain them.
-`split_failure` sets the probability of revealing everything aside. Of a loss L: `cgf` bounds K(z) = log E_P[e^{z L}] from above; `tails`
-returns log tail probabilities under P and Q; `tilted` returns the loss under P times e^{t L}, normalised. Of a type: `premises` lists what
-must hold for the cost, each with a test that violates it and the commands that enforce it, if any.
+A mechanism has upper bounds on its cost (mechanism.py): `approx_dp` returns epsilon at a delta and `zcdp` rho. `losses` returns the privacy
+losses log dP/dQ of dominating pairs (P, Q). `attained` says whether some data are claimed to attain these pairs. `split_failure` separates
+the probability that the pair reveals everything from the rest of the mechanism. Of a loss L, `cgf` bounds K(z) = log E_P[e^{z L}] from
+above, and `tails` returns log tail probabilities under P and Q. `tilted` returns the loss under P times e^{t L}, normalised.
 """
 
 from __future__ import annotations
@@ -108,6 +107,7 @@ class PostProcessingSpec(Spec):
 
     evidence: ClassVar[CostEvidence] = CostEvidence.FREE
     free: ClassVar[bool] = True
+    # What must hold for the cost, each with a test that violates it, and the commands that enforce it, if any.
     premises: ClassVar[Premises] = (
         of_mechanism(
             "It uses only released values, and never the private data.", "test_post_processing_that_reads_the_data_costs_something"

@@ -8,9 +8,9 @@ the proof. accountants/directions.py uses it for a step that has a Renyi curve a
 
 A lower bound comes from a release that the statement allows, such as a Gaussian (`witness`).
 
-Methods of a mechanism (mechanism.py): `approx_dp` bounds epsilon at a delta from above, `zcdp` rho, and `rdp` Renyi divergences. `witness`
-returns a mechanism whose cost is a lower bound. Of a loss L: `tails` returns log tail probabilities under P and Q. Of a type: `problems`
-checks the keys, and `stated` returns the mechanism as stated.
+A mechanism has upper bounds on its cost (mechanism.py): `approx_dp` returns epsilon at a delta, `zcdp` rho, and `rdp` Renyi divergences.
+`witness` returns a mechanism that the keys allow, whose cost is a lower bound. Of a loss L, `tails` returns log tail probabilities under P
+and Q. `stated` returns the mechanism as the keys state it.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ from dpcli.numerics.work import shared, spend  # a cache; spend counts work, whi
 
 # Accuracy and speed: every order and every grid of losses gives an upper bound.
 POINTS = 2048  # points of the grid of losses
-OCTAVES = (-20, 20)  # The search covers orders with order - 1 from 2^-20 to 2^20.
+OCTAVES = (-20, 20)  # the search covers orders with order - 1 from 2^-20 to 2^20
 COARSE, FINE = 2, 16  # orders in an octave, in the search over all octaves and near the minimum
 LOG_LEAST = -180.0  # logarithm of the height at the last point, where it counts as mass at +inf
 OCTAVES_OF_COPIES, FINE_OF_COPIES = (-4, 14), 8  # octaves, and orders in an octave, for several runs of one mechanism
@@ -279,7 +279,7 @@ def _total_variation(divergence: float) -> float:
 
 
 def _orders(loss: RenyiPairLoss) -> Array:
-    """Return orders at which the curve is finite. They include the largest such order with all its digits, as it gives the best bound."""
+    """Return orders at which the curve is finite. They include the largest such order to all digits: it gives the best bound."""
     orders = _grid(*OCTAVES, COARSE)
     finite = np.isfinite(loss.curve(orders))
     if not finite.any():

@@ -74,6 +74,7 @@ class EpsilonSpec(StatedSpec):
 class GivenSpec(StatedSpec):
     """A stated guarantee that may state its own adjacency."""
 
+    # What must hold for the cost: every draw is fresh and secret, and the statement is true.
     premises: ClassVar[Premises] = (SECRET, STATED)
 
     adjacency: Annotated[
