@@ -143,8 +143,7 @@ def with_names(row: AccountRow, charges: tuple[BillLine, ...]) -> AccountRow:
 def _with_parts(mechanism: Mechanism) -> set[Mechanism]:
     """Return the mechanism and, if it is a group or consists of disjoint parts, the mechanisms that it runs.
 
-    A mechanism with a stated delta fails with that probability, and then reveals everything. What it is otherwise is returned too
-    (`split_failure`), because some accountants are given only this part of it.
+    What a mechanism with a stated delta is when it does not fail is returned too, because some accountants are given only this part of it.
     """
     result = {mechanism}
     for case in mechanism.cases():  # one for each disjoint part of the data; otherwise the mechanism alone

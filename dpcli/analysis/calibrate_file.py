@@ -56,8 +56,7 @@ def calibrate_goal(
 
     solved_targets = solvable(pipeline, targets, solve)
     # Weights are shares of epsilon at delta 0 (`pure`), and otherwise of rho. No goal has delta 0.
-    divisors = noise_divisors(solved_targets, weights, pure=False)
-    bounds = BoundByValue(measure, pipeline, solved_targets, divisors)  # the bound as a function of the value, for the search
+    bounds = BoundByValue(measure, pipeline, solved_targets, noise_divisors(solved_targets, weights, pure=False))
     return calibration_of(bounds, goal.target, solve, group_size, quantity=goal.quantity, wording=goal.wording)
 
 
@@ -133,11 +132,7 @@ def _calibrate_to_budget(
     group_size: int,
     weights: Mapping[str, float],
 ) -> Calibration:
-    """Return the cheapest value that meets every cap of the file's budget. The arguments are those of `calibrate`.
-
-    The answer for the cap on epsilon is returned if it meets the cap on rho too. Otherwise the cap on rho is the stricter one, and its
-    answer meets both.
-    """
+    """Return the cheapest value that meets the whole budget: the answer for epsilon if its rho is allowed, else the answer for rho."""
     budget = pipeline.budget
     if budget is None:
         raise InputError(f"{pipeline.path}: expected --target-epsilon or a [budget] in the file, found neither")

@@ -1,7 +1,6 @@
 """The registration of the commands account, calibrate, calibrate-sigma and diff, and of the documents that a notebook shows of results.
 
-base/registry.py reads PLUGIN. Targets are texts, so that only those that are used are imported. `dpcli --help` therefore takes the short
-help of a command from here, where it is repeated.
+base/registry.py reads PLUGIN. Targets are texts, so that `dpcli --help` imports no command, and its short help is repeated here.
 """
 
 from __future__ import annotations

@@ -1,9 +1,8 @@
 """sarif: findings in the static analysis results interchange format, version 2.1.0.
 
 A *finding* is an error or a warning about a place in a file (`Finding` in document.py). It becomes a result at its place, and its rule has
-title, help and link. Texts are shown by `visible`, which escapes characters that could control a terminal. A finding that a file or a
-policy suppresses stays in the report, marked as suppressed, with its justification. A *fingerprint* tells code scanning which findings are
-new (fingerprint.py).
+title, help and link. A finding that a file or a policy suppresses stays in the report, marked as suppressed, with its justification. A
+*fingerprint* tells code scanning which findings are new (fingerprint.py).
 """
 
 from __future__ import annotations
@@ -38,7 +37,7 @@ def render(document: Document) -> str:
 
 
 def _rule(finding: Finding) -> dict[str, Any]:
-    paragraphs = "\n\n".join(map(visible, finding.help.split("\n\n")))
+    paragraphs = "\n\n".join(map(visible, finding.help.split("\n\n")))  # `visible` escapes control characters
     return {
         "id": finding.rule,
         "shortDescription": {"text": visible(finding.title or finding.rule)},

@@ -32,9 +32,7 @@ class EarlierRuns(Mapping[str, Run]):
     """The runs of a state that was read from a checkpoint, by key. A run before the checkpoint is looked up when it is needed.
 
     A looked-up row is checked against its own hash, and not its links to other entries, which `dpcli budget verify` checks. The first
-    iteration reads every entry.
-
-    under_way: the reservations that had not ended at the checkpoint, each with the number and the hash of its entry and its status.
+    iteration reads every entry. `under_way` has the reservations that had not ended at the checkpoint.
     """
 
     def __init__(self, store: Store, dataset: str, end: Head, under_way: Mapping[str, UnderWay]) -> None:

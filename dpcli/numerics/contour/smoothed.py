@@ -41,8 +41,7 @@ DEEPEST = 60.0  # s y beyond which e^{-s^2 y^2 / 2} underflows
 # Accuracy and speed: the bounds hold for every s up to WIDEST and any nodes.
 MAX_LOG_RATIO = 0.69  # largest log(f_{r s} / f_s) for which 2 f_s - f_{r s} is used; it is positive up to log 2
 SHORT = 0.1  # the first s is at most SHORT / t, so that the gap is small compared with delta
-# Chernoff's bound at the tilt FARTHER t limits the aliases on one side (item 1 of integral.py), which limits the node distance.
-FARTHER = 1.5
+FARTHER = 1.5  # Chernoff's bound at the tilt FARTHER t limits the aliases (integral.py) on one side, and so the node distance
 FEW, MANY = 12_000.0, 1_000_000.0  # number of nodes of the first pair of contours, and the most of any pair
 AIM = 4e-10  # s is chosen for an interval for epsilon of this relative width
 SMALL = 0.05  # below SMALL / t, the width is relative to SMALL / t in place of epsilon

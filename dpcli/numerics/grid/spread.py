@@ -96,8 +96,7 @@ class Spread:
         """Return the variable on a coarser lattice. `spacing` is a power of 2 times its own; odd points move to their neighbours."""
         result = self
         while result.spacing < spacing:
-            # Only even points are on the coarser lattice. Zeros are added so that the first and the last point are even.
-            mass = np.append(np.zeros(result.first % 2), result.mass)
+            mass = np.append(np.zeros(result.first % 2), result.mass)  # zeros, so that the first and the last point are even
             mass = np.append(mass, np.zeros(1 - len(mass) % 2))
             share_up = math.expm1(result.spacing) / math.expm1(2.0 * result.spacing)  # to the upper neighbour, which keeps the mean
             even = mass[::2].copy()
@@ -244,8 +243,8 @@ def average_moments(log_moments: Array, count: int) -> Array:
     Let t be the count, and f(x) = E[e^{xY}] = sum_c E[Y^c] x^c / c!.
 
     1. t A is a sum of independent copies, so E[A^a] is t^-a a! times the coefficient of x^a in f(x)^t.
-    2. Write f = e^x + g. Then f^t = e^{tx} + sum_{j>0} C(t, j) g(x)^j e^{(t-j) x}, and the term e^{tx} gives the 1 that is subtracted.
-    3. No coefficient of g is negative, so the other terms can be added as logarithms.
+    2. Write f = e^x + g. Then f^t = e^{tx} + sum_{j>0} C(t, j) g(x)^j e^{(t-j) x}. The term e^{tx} gives the 1 that is subtracted, and the
+       others are added as logarithms, because no coefficient of g is negative.
 
     Feldman & Shenfeld 2025, arXiv:2502.08202, and Liew & Takahashi 2022, arXiv:2206.09569, give the value as a sum over integer partitions.
     """

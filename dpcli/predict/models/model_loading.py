@@ -22,9 +22,7 @@ if TYPE_CHECKING:
     from dpcli.predict.models.transformer import Transformer, Tuning
 
 UNKNOWN, LINE_END = "<unk>", "<end>"  # the first two words of every `WordVocabulary`
-# A number of tokens that no prompt reaches: the context of a model that states none, and the limit of every tokenizer, since `require_fits`
-# checks prompts.
-UNLIMITED = 10**9
+UNLIMITED = 10**9  # context of a model that states none, and limit of every tokenizer (`require_fits` checks prompts)
 
 
 def language_model(

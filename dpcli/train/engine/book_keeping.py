@@ -9,8 +9,7 @@ examples, in full or in factors.
 choice.py builds the method by `BookKeeping.after_probe`. The *probe* is a pass of one example and a pass of several. It finds the dimension
 of each layer's input that counts the examples. A model to which the method does not apply raises `Unsuitable`.
 
-A layer may run once for all examples, and its output may then be repeated for each of them, as for soft prompts. The gradient of an example
-is then taken at the repetition.
+A layer may run once for all examples, and its output be repeated for each, as for soft prompts. Gradients are taken at the repetition.
 
 Source: Bu et al. 2023, arXiv:2210.00038, Algorithm 1; Li et al. 2021, arXiv:2110.05679, Section 4 (ghost norms).
 """
