@@ -1,8 +1,8 @@
 """Renyi differential privacy with the best conversion from each single order.
 
 Consumes each step's Renyi curve, as the accountant rdp does. The result is the smaller epsilon of two conversions: that of rdp, and the
-one of Asoodeh et al. 2020 at 13 orders near the best order of rdp. From one order alone, no conversion gives less than the latter (the
-joint range of two divergences). Bounds: upper. It needs delta > 0.
+one of Asoodeh et al. 2020 at 13 orders near the best order of rdp. The latter is the best from one order alone: it is the largest epsilon
+that two distributions with this Renyi divergence can have. Bounds: upper. It needs delta > 0.
 """
 
 from __future__ import annotations
@@ -68,6 +68,6 @@ ACCOUNTANT = Accountant(
     title="Renyi DP (best)",
     source="Mironov 2017, arXiv:1702.07476; conversion Asoodeh et al. 2020, arXiv:2001.05990, 2008.06529",
     compose=OptimalRdpProfile,
-    finite=True,  # it needs finite losses, so stated deltas are set aside before
-    cells=lambda parts: 6e5 + 3e4 * parts,  # estimated work for this many different mechanisms
+    finite=True,  # a Renyi curve needs finite losses; the base class sets stated deltas aside first and adds them afterwards
+    cells=lambda parts: 6e5 + 3e4 * parts,  # measured work (numerics/work.py) for this many different mechanisms
 )

@@ -39,9 +39,9 @@ class AccountRow:
     accountant: Accountant
     bound: Bound | None
     reason: str | None = None
-    lacking: tuple[object, ...] = ()  # mechanisms that lack what the accountant needs, if the reason is about single mechanisms
+    lacking: tuple[object, ...] = ()  # mechanisms that lack what the accountant needs; empty if the reason is another one
     too_much: bool = False  # whether the reason is that the accountant needs too much work
-    consulted: bool = True  # whether the accountant was run; slow accountants are not run if another one settles the headline
+    consulted: bool = True  # whether the accountant was run; slow ones are not if another one is certified to be nearly exact
 
     @property
     def upper(self) -> float:
@@ -130,7 +130,7 @@ def row_of(accountant: Accountant, profile: PrivacyProfile, quantity: Quantity, 
 
 
 def with_names(row: AccountRow, charges: tuple[BillLine, ...]) -> AccountRow:
-    """Return the row with a reason that names the mechanisms to which the accountant does not apply, unless it applies to none."""
+    """Return the row with a reason that names the mechanisms to which the accountant does not apply; unchanged if it applies to none."""
     if not row.lacking:
         return row
     names = [charge.name for charge in charges if not _with_parts(charge.mechanism).isdisjoint(row.lacking)]
@@ -143,13 +143,13 @@ def with_names(row: AccountRow, charges: tuple[BillLine, ...]) -> AccountRow:
 def _with_parts(mechanism: Mechanism) -> set[Mechanism]:
     """Return the mechanism and, if it is a group or consists of disjoint parts, the mechanisms that it runs.
 
-    A mechanism with a stated delta is also returned as it is when it does not fail, since accountants may be given only this part of it.
+    What a mechanism with a stated delta is when it does not fail is returned too, because some accountants are given only this part of it.
     """
     result = {mechanism}
     for case in mechanism.cases():  # one for each disjoint part of the data; otherwise the mechanism alone
         for mechanism_of_case, _ in case:
             result |= {part for part, _ in parts_of(mechanism_of_case, 1)}
-    without_failure = {part.split_failure()[1] for part in result}
+    without_failure = {rest for _, rest in (part.split_failure() for part in result)}
     return result | without_failure
 
 

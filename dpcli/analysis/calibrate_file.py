@@ -1,9 +1,9 @@
 """Calibration of a file or of flags, the text of the file with the answer, and a comparison with the classical formula.
 
-`dpcli calibrate` and `dpcli calibrate-sigma` call this module, and calibrate.py searches. Here it is decided what is solved for: the keys
-with the value "calibrate", or the parameter that a flag names; such (mechanism, key) pairs are the *targets*. The *goal* is an epsilon,
-another quantity (goals.py), or every cap of the file's budget. `solved_text` writes the answer into the file without touching its comments;
-it must not change a number that another entry, a [[mechanism]] table, reads too.
+`dpcli calibrate` and `dpcli calibrate-sigma` call this module. It decides what is solved for, and calibrate.py searches. The *targets* are
+pairs (mechanism, key): the keys with the value "calibrate", or the parameter that a flag names. If there are several, *weights* in the file
+say how they share the cost. The *goal* is an epsilon, another quantity (goals.py), or every cap of the file's budget. `solved_text` writes
+the answer into the file and keeps its comments. It must not change a number that another entry, a [[mechanism]] table, reads too.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ def calibrate_goal(
         return ValuedBound(result.upper, result.accountant)
 
     solved_targets = solvable(pipeline, targets, solve)
-    # Not `pure`: the weights are shares of rho, as no goal is an epsilon at delta 0.
+    # Weights are shares of epsilon at delta 0 (`pure`), and otherwise of rho. No goal has delta 0.
     bounds = BoundByValue(measure, pipeline, solved_targets, noise_divisors(solved_targets, weights, pure=False))
     return calibration_of(bounds, goal.target, solve, group_size, quantity=goal.quantity, wording=goal.wording)
 
@@ -132,21 +132,19 @@ def _calibrate_to_budget(
     group_size: int,
     weights: Mapping[str, float],
 ) -> Calibration:
-    """Return the cheapest value that meets every cap of the file's budget. The arguments are those of `calibrate`."""
+    """Return the cheapest value that meets the whole budget: the answer for epsilon if its rho is allowed, else the answer for rho."""
     budget = pipeline.budget
     if budget is None:
         raise InputError(f"{pipeline.path}: expected --target-epsilon or a [budget] in the file, found neither")
     if budget.epsilon is not None:
         cap_delta = budget.delta if delta is None else delta
-        # A section such as [federated] must agree with the final answer only. The answer for epsilon may contradict it, where rho needs
-        # more noise. So the sections are left out at first.
+        # A section such as [federated] must agree with the final answer only, so the sections are left out at first.
         without_sections = replace(pipeline, sections=())
         result = calibrate(without_sections, budget.epsilon, cap_delta, solve, targets, accountants, group_size, weights=weights)
         if budget.rho is None or without_rounding(total_rho(resolve(result.pipeline, group_size)).value, budget.rho) <= budget.rho:
             solved = replace(result.pipeline, sections=pipeline.sections)
             refuse_contradicted(solved)
             return replace(result, pipeline=solved)
-    # If there is also a cap on epsilon, the cap on rho needs more noise.
     assert budget.rho is not None  # a [budget] has a cap on epsilon or on rho
     return calibrate_goal(pipeline, RhoGoal(budget.rho), solve, targets, group_size, weights)
 
@@ -166,7 +164,7 @@ def _require_noise_keys(path: str, marked: Sequence[Target], solve: str) -> None
 
 
 def _require_falling_cost(pipeline: Pipeline, marked: Sequence[Target]) -> None:
-    """Raise InputError if a mechanism has two keys to solve for, or if its cost may rise with more noise."""
+    """Raise InputError if a mechanism has two keys to solve for, or if its cost may rise with more noise (`Spec.fixed_threshold`)."""
     specs = {entry.name: entry.spec for entry in pipeline.mechanisms}
     for name, key in marked:
         keys = [other_key for other_name, other_key in marked if other_name == name]

@@ -1,4 +1,7 @@
-"""The registration of the commands account, calibrate, calibrate-sigma and diff, and of the documents that a notebook shows of results."""
+"""The registration of the commands account, calibrate, calibrate-sigma and diff, and of the documents that a notebook shows of results.
+
+base/registry.py reads PLUGIN. Targets are texts, so that `dpcli --help` imports no command, and its short help is repeated here.
+"""
 
 from __future__ import annotations
 

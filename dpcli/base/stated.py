@@ -2,8 +2,8 @@
 
 Files, flags and policies state decimals, and a float stores the nearest binary number: 3 * 0.1 is 0.30000000000000004 in Python, and three
 runs at epsilon 0.1 would exceed a cap of 0.3. The functions therefore compute with the stated numbers, without rounding, and round the
-result once, upwards, as a cost may only err upwards. A result that may only err downwards, such as what is left of a cap, is computed with
-its sign changed: `-difference(spent, cap)`.
+result once, upwards, because a cost may only err upwards. What is left of a cap may only err downwards: it is `-difference(spent, cap)`,
+since rounding spent - cap up rounds its negative down.
 """
 
 from __future__ import annotations

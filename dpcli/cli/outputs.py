@@ -117,7 +117,8 @@ def possible_inputs() -> Iterator[str]:
 def require_no_input(path: str, texts: Iterable[str]) -> None:
     """Raise InputError if an output would replace an input, a file of a run in an input, or a file that an input names.
 
-    A *run* is the folder that `dpcli train` and similar commands write; LEFT_BY_RUN has the function that recognises its files.
+    A *run* is the folder that `dpcli train` and similar commands write. LEFT_BY_RUN names a function of another package, which recognises
+    the files of a run; `load` imports it only now.
 
     Args:
         texts: Texts that may be paths of inputs.
@@ -166,11 +167,11 @@ def _names_file(given: str, path: str) -> bool:
     pattern = table_named(tables, "source").get("path")  # of the data of dpcli release, such as "visits/*.csv"
     if not isinstance(pattern, str) or "\0" in pattern:
         return False
-    return bool(load(TAKEN_FOR_DATA)(path, pattern, folder))
+    return bool(load(TAKEN_FOR_DATA)(path, pattern, folder))  # the function that finds the data for the pattern
 
 
 def _tables(given: str) -> Mapping[str, Any]:
-    """Return the tables of an input file that may name other files: sections, tables of a release, and the runs of a schedule.
+    """Return the tables of an input file that may name other files: sections such as [train], tables of a release, and runs of a schedule.
 
     If standard input or a .toml file has errors, all quoted texts in it are returned as a list under the key "quoted", since its tables are
     not known. For an input that cannot be read, or that is neither TOML nor named *.toml, the result is empty.

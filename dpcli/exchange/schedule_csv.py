@@ -27,10 +27,10 @@ Number = int | float
 Row = tuple[Number, ...]  # the values of the known columns, in the order of the header
 Stage = Mapping[str, Number]  # the values of a stage, by the keys of an entry
 
-# Largest size of a csv, to bound memory; more than a new file may have, as equal rows become one stage
+# Largest size of a csv, to bound memory. It exceeds that of a pipeline file, because equal rows become one stage.
 MOST_BYTES = 64 * 1024 * 1024
-LONGEST_CELL, LONGEST_HEADER = 40, 200  # numbers of characters of them that a message shows; arbitrary
-WIDTH = 120  # largest width of lines with lists in the new file; layout alone
+LONGEST_CELL, LONGEST_HEADER = 40, 200  # messages show at most so many characters of a cell and of a header; arbitrary
+WIDTH = 120  # lines with lists in the new file are wrapped at this width
 NO_BREAK_SPACE = "\xa0"  # a space at which `textwrap` does not break a line
 LIST_KEYS = ("noise_multiplier = ", "steps = ", "sampling = ")  # beginnings of lines that may hold long lists of numbers
 COLUMN_SYNONYMS = {  # names in Opacus, the PRV accountant and TensorFlow Privacy
@@ -67,7 +67,7 @@ def staged_entry(name: str, stages: Sequence[Stage], scheme: str) -> dict[str, A
     noise, steps = columns.pop("noise_multiplier"), columns.pop("steps")
     entry: dict[str, Any] = {"name": name, "type": "gaussian"}
     if len(stages) > 1:
-        entry["sample"] = "own"  # each stage draws its own samples
+        entry["sample"] = "own"  # each stage draws samples that no other stage reads
     return entry | {"noise_multiplier": noise, "steps": steps, "sampling": {"scheme": scheme, **columns}}
 
 
@@ -128,7 +128,7 @@ def file_of_schedule(data: bytes, asserted: Asserted, ignored: Collection[str], 
     stages = merged_stages({"steps": 1, **dict(zip(keys, row, strict=True))} for row in schedule.rows)
     entry = staged_entry("schedule", stages, "poisson")
     steps = sum(int(stage["steps"]) for stage in stages)
-    privacy = {**asserted.table, **EVERY_STEP}
+    privacy = {**asserted.table, **EVERY_STEP}  # the cost covers the model after every step
     renamings = (f"Column {old} is read as {new}." for old, new in schedule.renamed.items())
     heading = (f"From {escaped(place)}: {steps:,} steps.", *renamings)
     return file_of({"format": 1, "privacy": privacy, "mechanism": [entry]}, heading, {}, place, wrapped)

@@ -3,7 +3,7 @@
 judge.py adds these texts to the messages of failed conditions, and no verdict depends on them. A *priced change* is a set of edits that are
 only valid together, with their cost if they alone were made to the *base*, the earlier version of the file (dpcli/analysis/difference.py).
 A *target* is the largest epsilon that one condition would accept. A *remedy* is the noise, or the number of steps or epochs, of one
-mechanism with which every target would be met, computed by calibration. A *charge* (`BillLine`) is a mechanism with the number of its runs.
+mechanism with which every target would be met, computed by calibration. A *charge* (`BillLine`) is what entries run, and how often.
 """
 
 from __future__ import annotations
@@ -112,9 +112,9 @@ def remedy(result: Account, changes: Sequence[Priced], targets: Sequence[Target]
 
 def _hardest(targets: Sequence[Target]) -> list[Target]:
     """Return, for each delta and number of runs, the target with the smallest epsilon, which implies the others."""
-    # Of several targets with one key, the dict keeps the last, which is the smallest.
-    ordered = sorted(targets, key=lambda target: target.epsilon, reverse=True)
-    return list({(target.delta, target.runs): target for target in ordered}.values())
+    # In a dict, a target replaces an earlier one with the same delta and runs, so the smallest epsilon comes last.
+    by_falling_epsilon = sorted(targets, key=lambda target: target.epsilon, reverse=True)
+    return list({(target.delta, target.runs): target for target in by_falling_epsilon}.values())
 
 
 def _remedies(pipeline: Pipeline, charge: BillLine, targets: Sequence[Target]) -> Iterable[str]:

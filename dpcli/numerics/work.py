@@ -17,8 +17,9 @@ from typing import Any, ParamSpec, TypeVar
 from dpcli.base.errors import NotRepresentable
 
 # Speed and memory: these decide which questions are refused, and how much work may go into an interval. Every bound holds for any of them.
+# The allowance of a question lies inside that of a command or of a search, which pays for its work.
 QUESTION = 2e7  # cells for one question to one accountant
-COMMAND = 7e7  # cells for all questions of one command, except those to fallback accountants (accountants/base.py)
+COMMAND = 7e7  # cells for all questions of one command; a fallback accountant (accountants/base.py) gets QUESTION in any case
 SEARCH = 3e8  # cells for one search, which asks the same questions at many values of a parameter
 # A heavy accountant is one whose work grows with the difficulty of the question (`Accountant.heavy` of accountants/base.py).
 LEAST = 1.5e6  # cells that a question to an accountant that is not heavy may always cost, whatever earlier questions cost

@@ -7,7 +7,7 @@ plan of a sweep (sweep_plan.py). `judge_values` is the quicker check of [sweep] 
 A dotted key names a value: "mechanism.sgd.epochs" is the key `epochs` of the [[mechanism]] entry named sgd. Its *path* in the file is
 ("mechanism", 0, "epochs"). A *place* is a path in the [sweep] table: ("sweep", "grid", "mechanism.sgd.epochs", 1) is the second value of
 the list. A *finding* is an error with the code of its rule: DP002 unknown key, DP003 wrong type, DP004 value out of range, DP005 keys that
-contradict each other. It is reported at the place of the change that causes it. `Findings` raises TooMany when it is full.
+contradict each other. It is reported at the place in [sweep] that causes it. `Findings` raises TooMany when it is full.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ class KeyChange:
         dotted: Dotted key, as the sweep writes it, such as "train.learning_rate".
         path: Path of the key in the file, such as ("train", "learning_rate").
         value: New value of the key.
-        place: Place of the value. It ends in an index if the value is in a list.
+        place: Place of the value in [sweep]. It ends in an index if the value is one of a list.
     """
 
     dotted: str
@@ -53,7 +53,7 @@ class KeyChange:
 
     @property
     def key_place(self) -> Path:
-        """Return the place of the key."""
+        """Return the place of the key in [sweep], which is that of the list if the value is one of a list."""
         return self.place[:-1] if isinstance(self.place[-1], int) else self.place
 
 
@@ -306,7 +306,7 @@ def _check_files(settings: list[Setting], tables: Mapping[str, Any], findings: F
     reported = set()
     for setting in settings:
         for earlier, later in _overlapping(setting):
-            if (later.place, "") not in reported:
+            if (later.place, "") not in reported:  # "" stands for the message about overlapping changes
                 reported.add((later.place, ""))
                 findings.add("DP005", later.place, f"{later.dotted} once in a setting", f"{earlier.dotted} as well")
         for finding in _findings_of_run(setting.applied(numeric_tables)):
@@ -340,6 +340,7 @@ def _cause(setting: Setting, finding: KeyFinding) -> Path:
     for change in setting.changes:
         shorter = min(len(change.path), len(finding.key))
         if change.path[:shorter] == finding.key[:shorter]:
+            # The changed key itself is unknown, or a table that contains it. Its value is not the cause.
             is_key_unknown = finding.rule == UNKNOWN_KEY and shorter == len(finding.key)
             return change.key_place if is_key_unknown else change.place
     return setting.place

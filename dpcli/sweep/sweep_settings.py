@@ -3,8 +3,8 @@
 A *setting* is a list of changes to values of the file; setting.py reads the settings in `grid` or `setting`, and sweep_plan.py calibrates
 the noise of each to each epsilon. `tuning` is required: the best of many runs depends on the private data, so that its epsilon is more than
 that of one run. With "public", every result says so; "repeat-and-select" charges for the search (private_search.py). A *premise* is a
-sentence on which the guarantee rests, with the commands that ensure it and a test that violates it on purpose (base/premise.py). The
-annotations of the keys are explained in base/fields.py.
+sentence on which the guarantee rests, with the command that ensures it (here sweep) and a test that violates it on purpose. Of the keys'
+annotations (base/fields.py), `Key` has a key's line in the manual, and `Open` is a table whose keys are checked by the code that reads it.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ class Sweep:
         Key(
             "required; public: each point is labelled as tuned on public data, and its epsilon covers one run; repeat-and-select: the runs "
             "are the trials of a mechanism of this type, which the file must have, and only the best run is kept",
-            claim=True,
+            claim=True,  # a statement about the data or the program that dpcli does not enforce
         ),
     ] = None
     grid: Annotated[
@@ -111,5 +111,5 @@ def read_sweep(data: bytes, path: str) -> tuple[Sweep, Mapping[str, Any], str]:
         findings = Findings()
         findings.add("DP005", ("sweep",), "a [sweep] table with the settings to try and the accounting of the choice", "none")
         refuse(findings, tables, text, path)
-    assert isinstance(sweep, Sweep)  # otherwise `refuse` has raised, as there is a finding
+    assert isinstance(sweep, Sweep)  # `refuse` raises if there are findings, which type checkers do not know
     return sweep, tables, text

@@ -1,7 +1,8 @@
 """The private names of torch that the package imports. No other file imports any of them, so a new version of torch changes only this one.
 
-The comment on a name gives the first version of torch that has it, and its purpose here. Private attributes of tensors, modules and graph
-nodes, such as `_version`, `_parameters` and `_saved_self`, are read where they are needed.
+The comment on a name gives the first version of torch that has it, and its purpose here. isolation/traced_program.py *follows* a program
+without records, on tensors that have shapes but no numbers. An audit *replays* steps, in which replay/record_draws.py gives each record its
+own random numbers. Private attributes, such as `_version`, `_parameters` and `_saved_self`, are read where they are needed.
 """
 
 from __future__ import annotations
@@ -10,38 +11,38 @@ from typing import Any
 
 import torch
 
-# 2.0. The state of vmap: which tensors it wraps, and along which dimension. For the replay of draws within vmap.
+# 2.0. The state of vmap: which tensors it wraps, and along which dimension. To draw the numbers of a record under vmap.
 from torch._C import _functorch as functorch
 
-# 2.0. The key of torch's Python dispatcher, which fake tensors of a symbolic size need. For following a program without records.
+# 2.0. The key of torch's Python dispatcher, which fake tensors of a symbolic size need. To follow a program without records.
 from torch._dispatch.python import enable_python_dispatcher
 
-# 2.3. Operators outside of vmap while it runs. For the replay of draws within vmap.
+# 2.3. Operators outside of vmap while it runs. To draw the numbers of a record under vmap.
 from torch._functorch.pyfunctorch import temporarily_clear_interpreter_stack
 
-# 2.0. Tensors without numbers, and the errors that they raise if a program reads a number. For following a program without records.
+# 2.0. Tensors without numbers, and the errors that they raise if a program reads a number. To follow a program without records.
 from torch._subclasses.fake_tensor import DataDependentOutputException, DynamicOutputShapeException, FakeTensor, FakeTensorMode
 
-# 1.0. The module that holds the hooks of all modules. For comparing them between steps.
+# 1.0. The module that holds the hooks of all modules. They are compared between steps.
 from torch.nn.modules import module as module_of_hooks
 
-# 1.0. The common classes of layers. For the refusal of statistics over records, and for the settings of convolutions.
+# 1.0. The common classes of layers. To refuse statistics over records, and to read the settings of convolutions.
 from torch.nn.modules.batchnorm import _BatchNorm as BatchNorm
 from torch.nn.modules.conv import _ConvNd as Convolution
 from torch.nn.modules.instancenorm import _InstanceNorm as InstanceNorm
 
-# 2.0. The modes that intercept functions. For the refusal of a step within one.
+# 2.0. The modes that intercept functions. To refuse a step within one.
 from torch.overrides import _get_current_function_mode_stack as function_modes
 
 # 2.0. The mode of a default device, which combines no records and is allowed around a step.
 from torch.utils._device import DeviceContext
 
-# 2.0. A mode that intercepts operators, the modes in use, and a block without them. For following, recording and replaying a program.
+# 2.0. A mode that intercepts operators, the modes in use, and a block without them. To follow, record and replay a program.
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._python_dispatch import _disable_current_modes as without_dispatch_modes
 from torch.utils._python_dispatch import _get_current_dispatch_mode_stack as dispatch_modes
 
-# 2.2. Tuples, lists and dicts of tensors as trees. For batches.
+# 2.2. Tuples, lists and dicts of tensors as trees. They are used as batches.
 from torch.utils._pytree import tree_flatten, tree_leaves, tree_map, tree_unflatten
 
 __all__ = [
@@ -77,13 +78,13 @@ __all__ = [
     "without_subclass_functions",
 ]
 
-# 1.13. A block in which no mode and no subclass intercepts functions of tensors. For the work of the recorder within a model.
+# 1.13. A block in which no mode and no subclass intercepts functions of tensors. The recorder works in it while a model runs.
 without_function_modes: Any = torch._C.DisableTorchFunction
 
-# 2.0. A block in which no subclass intercepts functions of tensors. For reading the numbers of any tensor.
+# 2.0. A block in which no subclass intercepts functions of tensors. To read the numbers of any tensor.
 without_subclass_functions: Any = torch._C.DisableTorchFunctionSubclass
 
-# 2.1. Functions that change a list of tensors by one call, as torch's optimizers do. For many small parameters.
+# 2.1. Functions that change a list of tensors by one call, as torch's optimizers do. They are faster for many small parameters.
 foreach_add: Any = torch._foreach_add_
 foreach_copy: Any = torch._foreach_copy_
 foreach_divide: Any = torch._foreach_div_

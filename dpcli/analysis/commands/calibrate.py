@@ -62,7 +62,7 @@ def command(
 
     Exit code 1: the delta is too large for the dataset.
     """
-    require_one_unit(write, group_size)
+    require_one_unit(write, group_size)  # no file can state the cost of a group
     from dpcli.analysis.calibrate_file import calibrate_file, solved_text
     from dpcli.analysis.documents.calibration import document
     from dpcli.analysis.goals import goal_of, refuse_epsilon_flags
@@ -75,7 +75,8 @@ def command(
         refuse_epsilon_flags(delta, accountants)
     result = calibrate_file(file, solve, target_epsilon, delta, mechanisms, accountants or None, group_size, data=data, goal=goal)
     text = solved_text(data, result) if write is not None else ""  # before anything is printed, as it may be refused
-    code = emit(document(result, file_deltas(result.pipeline, data, delta, result.delta)), format_, outputs)
+    findings = file_deltas(result.pipeline, data, delta, result.delta)  # such as a delta that is too large for the dataset
+    code = emit(document(result, findings), format_, outputs)
     if write is not None:
         from dpcli.cli.new_files import write_new_pipeline
         from dpcli.file.toml.syntax import text_of

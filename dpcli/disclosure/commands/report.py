@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     "--certificate", metavar="PATH", help="Name the certificate at PATH, which dpcli certify wrote, as the proof of epsilon."
 )
 @click.option("--date", type=click.DateTime(["%Y-%m-%d"]), help="Print this date in the title [default: no date].")
-@output_options("table", "total", outlives_errors=True)
+@output_options("table", "total", outlives_errors=True)  # an earlier statement stays if the command fails
 def command(
     file: str,
     registry: bool,
@@ -54,4 +54,5 @@ def command(
     with working():  # shows a notice in a terminal if the account takes long
         statement, charts = draft(file, delta, form, certificate, illustrated=html)
     day = date.date().isoformat() if date else None
+    # `emit` prints the document, and returns its exit code, which depends on `strict`.
     return emit(document(statement, charts, strict=strict, date=day), format_, outputs)

@@ -15,17 +15,17 @@ from dpcli.document.document import Document, Finding, Suppression, visible
 from dpcli.document.fingerprint import fingerprints, uri
 
 # Properties of the format, which facts.py reads by name.
-CI_READS_VERDICT = True
-PATH_ENDINGS = (".sarif",)
-REQUIRED_FIELDS = frozenset({"findings", "checks"})  # of a document that can be shown
-COMPLETE_FIELDS = ("findings",)  # shown in full
+CI_READS_VERDICT = True  # an empty report would look like a pass
+PATH_ENDINGS = (".sarif",)  # such paths select the format
+REQUIRED_FIELDS = frozenset({"findings", "checks"})  # documents of other commands have nothing to show here
+COMPLETE_FIELDS = ("findings",)  # these are shown in full
 
 SCHEMA = "https://docs.oasis-open.org/sarif/sarif/v2.1.0/errata01/os/schemas/sarif-schema-2.1.0.json"
 
 
 def render(document: Document) -> str:
     """Return a log with one run of the tool dpcli and one result for each finding."""
-    rules = {finding.rule: finding for finding in document.findings}
+    rules = {finding.rule: finding for finding in document.findings}  # any finding has the title, help and link of its rule
     driver = {"name": "dpcli", "version": __version__, "rules": [_rule(rules[name]) for name in sorted(rules)]}
     pairs = zip(document.findings, fingerprints(document.findings), strict=True)
     run = {
@@ -37,7 +37,7 @@ def render(document: Document) -> str:
 
 
 def _rule(finding: Finding) -> dict[str, Any]:
-    paragraphs = "\n\n".join(map(visible, finding.help.split("\n\n")))
+    paragraphs = "\n\n".join(map(visible, finding.help.split("\n\n")))  # `visible` escapes control characters
     return {
         "id": finding.rule,
         "shortDescription": {"text": visible(finding.title or finding.rule)},

@@ -177,7 +177,7 @@ def _schedule_page() -> str:
 
 
 def _sections_of_docstring(module: ModuleType) -> tuple[ManualSection, ManualSection]:
-    """Return the description and the example of a file from a module's docstring. Its last paragraph joins the description."""
+    """Return the description, which is the first and the last paragraph of a docstring, and the indented example between them."""
     first_paragraph, _, example_and_last = (module.__doc__ or "").partition("\n\n")
     indented_example, _, last_paragraph = example_and_last.rpartition("\n\n")
     example = "\n".join(line.removeprefix("    ") for line in indented_example.split("\n"))

@@ -32,7 +32,7 @@ class EarlierRuns(Mapping[str, Run]):
     """The runs of a state that was read from a checkpoint, by key. A run before the checkpoint is looked up when it is needed.
 
     A looked-up row is checked against its own hash, and not its links to other entries, which `dpcli budget verify` checks. The first
-    iteration reads every entry.
+    iteration reads every entry. `under_way` has the reservations that had not ended at the checkpoint.
     """
 
     def __init__(self, store: Store, dataset: str, end: Head, under_way: Mapping[str, UnderWay]) -> None:
@@ -40,7 +40,7 @@ class EarlierRuns(Mapping[str, Run]):
         self._known: dict[str, Run | None] = {}  # None marks a key that no run up to the checkpoint has
         self._complete = False  # whether every entry was read, so that `_known` has all runs
 
-    def __setitem__(self, key: str, run: Run) -> None:
+    def __setitem__(self, key: str, run: Run) -> None:  # `LedgerState` adds and replaces runs, and never deletes one
         self._known[key] = run
 
     def __getitem__(self, key: str) -> Run:
@@ -181,7 +181,7 @@ def _bytes(key: str) -> bytes:
 def recent_runs(store: Store, dataset: str, head: Head, count: int) -> list[Run]:
     """Return the last `count` runs up to `head`, or all if there are fewer, in the order in which they were charged.
 
-    The runs have their last status, but no counts of granted answers.
+    The runs have their last status, but not the numbers of answers that they were granted (`counts_in`).
 
     The entries are read backwards. Each is checked against the hash that the next entry states. Raises LedgerError if a hash differs.
     """

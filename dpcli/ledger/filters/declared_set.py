@@ -5,8 +5,8 @@ is fixed before the first run, so that no run depends on an output. Any sound ac
 epsilon. The operator may freely choose which runs are made and in which order. The outputs of some runs are a function of the outputs of
 all runs, and such post-processing reveals nothing more.
 
-In such a ledger an amount is a number of runs: the cap of "run 1" is how often the first declared run may be made. opening.py composes the
-set when the ledger is opened, verify.py composes it again, and terms.py asks for the cost of a run.
+In such a ledger an amount is a number of runs, in a text like all amounts: the cap of "run 1" is how often the first declared run may be
+made. opening.py composes the set when the ledger is opened, verify.py composes it again, and terms.py asks for the cost of a run.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ def compose(runs: Sequence[tuple[Pipeline, int]], delta: float) -> Composition:
     """
     from dpcli.analysis.inquiry import tightest
 
-    steps = [(mechanism, steps * count) for pipeline, count in runs for mechanism, steps in steps_of(pipeline)]
+    steps = [(mechanism, times * count) for pipeline, count in runs for mechanism, times in steps_of(pipeline)]
     row = tightest(tuple(steps), delta)  # the accountant with the smallest epsilon
     if row is None:
         raise CannotCertify(f"no finite epsilon can be certified for the declared runs at delta = {delta!r}")

@@ -35,11 +35,13 @@ from dpcli.numerics.closed.conversion import balle
 from dpcli.numerics.grid.hockey_stick import FURTHEST  # FURTHEST: the largest loss on a grid
 from dpcli.numerics.orders import SHORT, least_over_orders
 
-LADDER_RUNGS = 7  # orders that are tried for a bound at one order: this one and larger ones, each twice as far above 1; accuracy
-# A witness is a lower bound whatever these are: they affect how near it comes to the upper bound, and the time.
-LEAST_WITNESS = 1e-2  # least epsilon at the smallest delta for which a costly score is tried
-WITNESS_EPSILONS = 100  # number of epsilons among which the one of a costly score is chosen
-# Below 1, because a score for too small an epsilon costs little less than the best one, and one for too large an epsilon much less.
+LADDER_RUNGS = 7  # accuracy: a bound at one order tries this many orders, each twice as far above 1 as the one before
+# The witness, the selection by a *costly score* (costly_selection.py), gives a lower bound for any values of these. They affect how near it
+# comes to the upper bound, and the time.
+LEAST_WITNESS = 1e-2  # no witness is made if epsilon at the smallest delta is at most this
+WITNESS_EPSILONS = 100  # number of epsilons among which the one that the score is made for is chosen
+# `witness` multiplies the rate that Chernoff's bound suggests by this. It is below 1, because a score for too small an epsilon costs little
+# less than the best one, and one for too large an epsilon much less.
 WITNESS_RATE = 0.75
 
 
@@ -63,12 +65,12 @@ class RepeatAndSelectSpec(Spec):
     """
 
     example: ClassVar[Mapping[str, Any]] = {"mechanism": "part", "trials": {"distribution": "geometric", "mean": 2}}
-    evidence: ClassVar[CostEvidence] = CostEvidence.PRICED
-    selects: ClassVar[bool] = True
+    evidence: ClassVar[CostEvidence] = CostEvidence.PRICED  # the cost follows from the keys by a theorem
+    selects: ClassVar[bool] = True  # a search that releases only its best run
     premises: ClassVar[Premises] = (
-        SECRET,
+        SECRET,  # every release draws its own random numbers, and nobody sees them
         moves("A trial costs what its entry states."),
-        of_mechanism(
+        of_mechanism(  # the premise, a test that violates it, and the command that enforces it
             "The number of trials and the results of the other trials stay secret.",
             "test_a_published_number_of_trials_costs_more",
             "sweep",
@@ -123,10 +125,9 @@ class Tuned(Spec):
 
 
 def _with_gaussians_joined(run: Mechanism) -> Mechanism:
-    """Return one Gaussian for a composition of Gaussians that attain their pairs, and any other run unchanged.
+    """Return one Gaussian for a composition of Gaussians that attain their pairs (`Mechanism.attained`), and any other run unchanged.
 
-    One Gaussian has a pair in closed form, so that the bounds need no grid. The selection then also has a witness, which it lacks for a
-    composition (`is_composition`).
+    One Gaussian has a pair in closed form, so that the bounds need no grid, and a witness, which a composition lacks.
     """
     from dpcli.mechanisms.noise.gaussian import Gaussian
 
@@ -185,10 +186,11 @@ class RepeatAndSelect(Mechanism):
         return SelectionLoss(losses_of_run, self.trials, self, pure, self.inner)
 
     def unclaimed(self) -> Mechanism:
+        """Return the same upper bounds without a witness, for uses that cannot attain them. The default would compute a witness first."""
         return Dominated(self)
 
     def witness(self, order: float) -> Mechanism | None:
-        """Return the selection by a costly score; None if a run is not one attained step, or costs nearly nothing or very much.
+        """Return the selection by a costly score; None if a run is not one step that attains its bound, or costs too little or too much.
 
         The score is made for the epsilon at which the upper bound on log delta falls at the rate WITNESS_RATE (order - 1). At this order,
         Chernoff's bound on delta(epsilon) falls at the rate order - 1. Of the scores for the two directions, the one with the larger

@@ -7,12 +7,8 @@ to be attained. Truncated Poisson samples (sampling/truncated.py) are an example
 example, a noisy maximum (choice/noisy_max.py) has two bounds that always hold, a pair of distributions and a pure epsilon. A member that
 dominates the release only for some data must not be listed.
 
-Methods of a mechanism (mechanism.py): `approx_dp` bounds epsilon at a delta from above, `zcdp` rho, and `rdp` Renyi divergences. `losses`
-returns the privacy losses log dP/dQ of pairs (P, Q) of distributions that dominate the mechanism, and `attained` whether some data are
-claimed to attain them. Of a loss L: `cgf` bounds K(z) = log E_P[e^{z L}] from above; `tails` returns log tail probabilities under P and Q;
-`tilted` returns the loss under P times e^{t L}, normalised. Of a tilted loss (numerics/contour/tilted.py): `cumulant` is K(t), and
-`exact_cgf` whether `cgf` exceeds it by rounding alone; `centred` returns the log characteristic function of the loss less its mean, and
-`decay` a bound on its modulus from each frequency on.
+Accountants ask a mechanism for bounds, or for the privacy losses log dP/dQ of pairs (P, Q) that dominate it, one for each direction (adding
+or removing a record). mechanism.py explains these methods, and numerics/contour/tilted.py those of a loss under a tilt.
 """
 
 from __future__ import annotations
@@ -82,7 +78,7 @@ class Labelled(Mechanism):
                 low = middle
         return best
 
-    def delta_floor(self) -> float:
+    def delta_floor(self) -> float:  # at and below this delta, epsilon may be infinite
         share = math.exp(self.log_rare)
         return (1.0 - share) * self.often.delta_floor() + share * self.rare.delta_floor()
 
@@ -102,7 +98,7 @@ class Labelled(Mechanism):
     def rdp(self, orders: Array) -> Array:
         z = orders - 1.0
         curves = np.array([z * mechanism.rdp(orders) for mechanism in (self.often, self.rare)])
-        return np.asarray(log_mean(np.array([[self._log_often], [self.log_rare]]), curves) / z * (1.0 + 1e-14))
+        return np.asarray(log_mean(np.array([[self._log_often], [self.log_rare]]), curves) / z * (1.0 + 1e-14))  # rounded up
 
 
 @dataclass(frozen=True, slots=True)
@@ -197,7 +193,10 @@ class LabelledLoss:
         return np.asarray(np.array(self.log_weights) - np.array(self.log_others or self.log_weights))
 
     def cgf(self, z: Array) -> Array:
-        """Return log(1 + sum_i w_i (e^{K_i + z c_i} - 1)), where c_i is the loss of the label. In this form a small K keeps its digits."""
+        """Return an upper bound on K(z) = log E_P[e^{z L}] of this loss L, from the bounds K_i(z) of its parts.
+
+        It is log(1 + sum_i w_i (e^{K_i + z c_i} - 1)), where c_i is the loss of the label. In this form a small K keeps its digits.
+        """
         terms = np.array([part.cgf(z) for part in self.parts]) + z * self._offsets()[:, None]
         return log_mean(np.array(self.log_weights)[:, None], terms)
 

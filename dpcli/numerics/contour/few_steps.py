@@ -57,7 +57,7 @@ ULP = 1e-15  # several times the relative rounding error of a term
 NEARLY_ZERO = 1e-200  # the epsilon at which delta(0) is bounded; twice this is added to delta(0), and doubles still have all digits
 # Accuracy.
 DIGITS = 28.0  # the quadrature may err by about e^-DIGITS of delta, far less than what `certified.NARROW` asks for
-LARGE_EXPONENT = 30.0  # for a larger one, log m is summed from logarithms, which cannot overflow
+LARGE_EXPONENT = 30.0  # with larger exponents u, log m is summed from logarithms, which cannot overflow
 ROUNDS = 40  # most steps of Newton's method for epsilon
 FARTHEST_MOVE = 4.0  # largest factor by which one step of Newton's method changes epsilon
 CLOSE = 1e-7  # Newton's method ends after so small a relative step, because the next one would be about its square
@@ -85,7 +85,7 @@ class SampledStep(NamedTuple):
 def few_steps(losses: Losses, log_delta: float, spread: float = 1.0) -> FewSteps | None:
     """Return the bounds for these losses, or None if they are not two or three steps of one kind, or would need too many nodes.
 
-    spread: as in `FewSteps`.
+    spread: factor of the node distance (`FewSteps`).
     """
     steps: list[SampledStep] = []
     for loss, count in sorted(losses, key=lambda part: -part[1]):  # equal steps first, because their nodes are symmetric

@@ -40,13 +40,13 @@ ROUNDING = 4e-16  # relative rounding error of an angle
 DEEPEST = 60.0  # s y beyond which e^{-s^2 y^2 / 2} underflows
 # Accuracy and speed: the bounds hold for every s up to WIDEST and any nodes.
 MAX_LOG_RATIO = 0.69  # largest log(f_{r s} / f_s) for which 2 f_s - f_{r s} is used; it is positive up to log 2
-SHORT = 0.1  # largest s t of a first choice, so that the gap is small compared with delta
-FARTHER = 1.5  # tilt, as a multiple of t, at which Chernoff's bound limits the aliases on one side, for the node distance
+SHORT = 0.1  # the first s is at most SHORT / t, so that the gap is small compared with delta
+FARTHER = 1.5  # Chernoff's bound at the tilt FARTHER t limits the aliases (integral.py) on one side, and so the node distance
 FEW, MANY = 12_000.0, 1_000_000.0  # number of nodes of the first pair of contours, and the most of any pair
-AIM = 4e-10  # relative width of the interval that s is chosen for
-SMALL = 0.05  # smallest epsilon, in units of 1 / t, to which that relative width refers
-DEEP = 32.0  # the part that is cut off may be e^-DEEP of the result
-WIDER, TRIES = 1.4, 12  # factor by which s grows if the nodes do not suffice, and the most such attempts
+AIM = 4e-10  # s is chosen for an interval for epsilon of this relative width
+SMALL = 0.05  # below SMALL / t, the width is relative to SMALL / t in place of epsilon
+DEEP = 32.0  # the aliases, and what lies beyond the last node, may each be about e^-DEEP of delta
+WIDER, TRIES = 1.4, 12  # s is multiplied by WIDER if the nodes do not suffice, in at most TRIES attempts
 
 
 @dataclass(frozen=True, slots=True)
@@ -139,17 +139,18 @@ def best_contour_pair(
     cumulant = float(total_cgf(losses, at)[0])
     if not math.isfinite(cumulant):
         return None
+    # An estimate of epsilon: there the integrand at y = 0 equals delta.
     near = float(saddle(np.array([cumulant]), log_delta, at)[0]) if epsilon is None else epsilon
-    log_wanted = log_delta - cumulant + t * near  # of delta, relative to the integrand's factor e^{K - t eps}
-    far = FARTHER * t
+    log_wanted = log_delta - cumulant + t * near  # log of delta relative to the factor e^{K(t) - t eps} of the integrand
+    far = FARTHER * t  # `rise` is the logarithm of Chernoff's bound on delta at this tilt, relative to delta
     rise = float((total_cgf(losses, np.array([far])) - cumulant + log_hockey(np.array([far])))[0]) - (far - t) * near - log_wanted
     # The node distance at which the aliases on both sides are at most about e^-DEEP of delta.
     step = 2.0 * math.pi * min(t / (DEEP - log_delta), (far - t) / max(rise + DEEP, 1e-300))
     if not step > 0.0:  # the CGF is infinite at the farther tilt, or no double
         return None
-    # The s at which e^{-s^2 y^2 / 2} at the last of the nodes is e^-DEEP of delta.
+    # The least s: with it, e^{-s^2 y^2 / 2} at the last of the nodes is e^-DEEP of delta.
     least = math.sqrt(2.0 * max(DEEP - log_wanted, DEEP)) / (nodes * step)
-    # The relative gap of delta is about 3/2 s^2 t (t + 1), because log delta falls with the slope t. So that of epsilon is a t-th of it.
+    # The relative gap of delta is about 3/2 s^2 t (t + 1), because delta falls like e^{-t eps}. The gap of epsilon is this divided by t.
     aimed = math.sqrt(AIM * max(near, SMALL / t) / (1.5 * (t + 1.0)))
     s = min(max(min(aimed, SHORT / t), least), WIDEST)
     for _ in range(TRIES):

@@ -1,20 +1,20 @@
 """A change of variables for quadrature that places more nodes where a loss grows exponentially with the outcome.
 
-The loss is log r with r = dP/dQ, as a function of an outcome x on the real line, such as that of a sampled Gaussian. cut.py and cut_rows.py
-compute integrals and characteristic functions of such losses by sums over equally spaced nodes v, and ask this file for x(v).
+The loss is L = log r with r = dP/dQ, as a function of an outcome x on the real line, such as that of a sampled Gaussian. cut.py and
+cut_rows.py compute integrals and characteristic functions of such losses by sums over equally spaced nodes v, and ask this file for x(v).
 
 The outcome is x(v) = bend + log(log(1 + e^v)) / slope. Far to the left x is about bend + v / slope, so the nodes are evenly spaced in the
 outcome. Far to the right e^{slope (x - bend)} = v, so they are evenly spaced in the loss. The map is analytic and invertible for
 |Im v| < pi.
 
-A characteristic function at frequency y needs nodes no farther apart than about 1 / (y dL/dx). With L = q e^{slope x} this is a constant
-distance in v. Evenly spaced outcomes would all have to be as close together as the outcomes at the far end.
+A characteristic function at frequency y needs nodes no farther apart than about 1 / (y dL/dx). If L grows like e^{slope x}, this is a
+constant distance in v. Evenly spaced outcomes would all have to be as close together as the outcomes at the far end.
 
-A loss r = (1 - q) (1 + e^w) can be described by w = log(r / (1 - q) - 1). In w, one line of nodes serves losses of many rates q and shifts
-(`RowLine`).
+A ratio r = (1 - q) (1 + e^w) can be described by w = log(r / (1 - q) - 1) in place of x. In w, one line of nodes serves the losses of many
+sampling rates q and shifts (`RowLine`).
 
-The weight w(x) = exp(-e^{k (x - c)}) cuts off one end of the line. It is an entire function, lies between 0 and 1 on the real line, and is
-double-exponentially small beyond c. Before c, 1 - w = O(e^{k (x - c)}).
+The factor exp(-e^{k (x - c)}), the *cutoff*, cuts off one end of the line. It is an entire function, lies between 0 and 1 on the real line,
+and is double-exponentially small beyond c. Before c, it is 1 - O(e^{k (x - c)}).
 """
 
 from __future__ import annotations
@@ -29,12 +29,12 @@ from dpcli.numerics.quadrature import nodes_of
 # Soundness: beyond these, exact formulas would overflow or lose digits, and the error of what replaces them is too small to count.
 FAR = 34.0  # |v| beyond which the line equals its asymptote to the last digit
 FAR_ROW = 30.0  # w beyond which log(1 + e^w) is computed as w + e^-w
-EDGE = 6.5  # k (x - c) beyond which the weight is below e^-100 at every height in use
+EDGE = 6.5  # k (x - c) beyond which the modulus of the cutoff is below e^-100 at every imaginary part in use
 
 
 @dataclass(frozen=True, slots=True)
 class Stretched:
-    """The map v -> x(v). slope: slope of the exponent of the loss. bend: outcome from which on the nodes get denser."""
+    """The map v -> x(v). slope: rate at which the loss grows exponentially. bend: outcome beyond which the nodes get denser."""
 
     slope: float
     bend: float
@@ -59,8 +59,7 @@ class Stretched:
         soft = np.where(right, v, soft)
         log_soft = np.where(left, v, np.log(np.where(left, 1.0, soft)))
         log_share = np.where(right, 0.0, v - np.where(left | right, 0.0, soft))  # log of e^v / (1 + e^v)
-        log_rise = np.where(left, 0.0, np.where(right, 0.0, log_share) - np.where(left, 0.0, log_soft)) - math.log(self.slope)
-        return np.asarray(self.bend + log_soft / self.slope), np.asarray(log_rise)
+        return np.asarray(self.bend + log_soft / self.slope), np.asarray(log_share - log_soft - math.log(self.slope))
 
     def rise(self, x: float) -> float:
         """Return dx/dv at the outcome x."""
@@ -68,9 +67,9 @@ class Stretched:
 
 
 def log_cutoff(place: Array | ComplexArray) -> ComplexArray:
-    """Return the logarithm of the weight at k (x - c) = `place`.
+    """Return the logarithm of the cutoff at k (x - c) = `place`.
 
-    Off the real line `place` is limited to EDGE, where the modulus of the weight is already below e^-100. On it, e^place would overflow
+    Off the real line `place` is limited to EDGE, where the modulus of the cutoff is already below e^-100. On it, e^place would overflow
     beyond about 709.
     """
     return np.asarray(-np.exp(np.where(place.real > EDGE, EDGE, place) if np.iscomplexobj(place) else np.minimum(place, 700.0)))
@@ -80,7 +79,7 @@ def log_cutoff(place: Array | ComplexArray) -> ComplexArray:
 class RowLine:
     """A line of nodes for many rows, each of which is one loss: w(v) at the multiples of `step` from `low` to `high`.
 
-    strip: height of the strip |Im v| < strip in which the integrands are used. sharpness, edge: k and c of the weight.
+    strip: the integrands are used for |Im v| < strip. sharpness, edge: k and c of the cutoff, as a function of w.
     """
 
     line: Stretched
@@ -92,9 +91,9 @@ class RowLine:
     edge: float
 
     def at(self, step: float, height: float) -> tuple[ComplexArray, ComplexArray, ComplexArray]:
-        """Return w, log(1 + e^w), and log of (1 - b) dw, at nodes `step` apart on the line Im v = height.
+        """Return w, log(1 + e^w), and the logarithm of the quadrature weight, at nodes `step` apart on the line Im v = height.
 
-        1 - b is the weight, and dw the length in w that belongs to a node.
+        The quadrature weight is the cutoff times the length in w that belongs to a node.
         """
         v: ComplexArray = np.asarray(nodes_of(self.low, self.high, step) + 1j * height, dtype=np.complex128)
         w, log_rise = self.line.at(v)

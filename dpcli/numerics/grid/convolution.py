@@ -22,13 +22,13 @@ from dpcli.numerics.arrays import Array, ComplexArray, np
 from dpcli.numerics.grid.lattice import Lattice
 from dpcli.numerics.work import spend
 
-UNIT = 7e-16  # u' (soundness): six roundings of a complex product and sum
+UNIT = 7e-16  # u' (soundness): a complex product and sum is rounded six times, by half an ulp (1.1e-16) each
 SHORT = 6000  # largest number of points for which the sums are computed directly (speed); beyond, a transform is faster
 FACTORS = 16  # most factors that are multiplied directly (speed); each is at least about UNIT, so their product does not underflow
-LEAST_LOG = -300.0  # smallest logarithm of a modulus (floating point), so that its exponential does not underflow
-TERM = 2.3e-16  # relative rounding error of each term of a sum of products, an ulp (soundness)
-COMMON = 1e-12  # allowance for a relative error that all weights of a transform share (soundness)
-DIRECT = 0.01  # work of a product in `convolve_directly`, in cells (numerics/work.py)
+LEAST_LOG = -300.0  # smaller logarithms of a modulus are raised to this (floating point), so that exponentials do not underflow
+TERM = 2.3e-16  # relative error that each term adds to a sum of products (soundness): a product and a sum, half an ulp each
+COMMON = 1e-12  # allowance for a relative error that all weights from a transform share (soundness)
+DIRECT = 0.01  # cells of work (numerics/work.py) that a product in `convolve_directly` counts as
 
 
 def transform_size(length: int) -> int:
@@ -133,7 +133,7 @@ def convolve(parts: Sequence[tuple[Lattice, int]], first: int, size: int) -> Lat
     weights[weights < rounding / math.sqrt(size)] = 0.0
     offset = sum(count * lattice.start for lattice, count in parts)
     # Twice the rounding, because dropping the small weights moves them by as much again.
-    return _lattice_of(parts, first, np.roll(weights, (offset - first) % size), rounding=2.0 * rounding, relative=0.0)
+    return _lattice_of(parts, first, np.roll(weights, (offset - first) % size), rounding=2.0 * rounding, log_error=COMMON)
 
 
 def are_short(parts: Sequence[tuple[Lattice, int]]) -> bool:
@@ -153,15 +153,15 @@ def convolve_directly(parts: Sequence[tuple[Lattice, int]]) -> Lattice:
             relative_error += TERM * min(len(weights), len(lattice.weights))
             weights = np.convolve(weights, lattice.weights)
     first = sum(count * lattice.start for lattice, count in parts)
-    return _lattice_of(parts, first, weights, rounding=0.0, relative=relative_error)
+    return _lattice_of(parts, first, weights, rounding=0.0, log_error=relative_error)
 
 
-def _lattice_of(parts: Sequence[tuple[Lattice, int]], first: int, weights: Array, rounding: float, relative: float) -> Lattice:
-    """Return the lattice with these weights. Its other fields are sums over the parts, and include the rounding of this convolution.
+def _lattice_of(parts: Sequence[tuple[Lattice, int]], first: int, weights: Array, rounding: float, log_error: float) -> Lattice:
+    """Return the lattice with these weights. Its fields that are logarithms or bounds on errors add up over all copies of the parts.
 
-    rounding: a bound on the Euclidean norm of the error of `weights`. relative: a bound on their relative error; 0 for a transform, which
-    has an absolute error instead, and COMMON.
+    rounding, log_error: bounds on the error of this convolution, which are added to these sums (`Lattice.error`, `Lattice.log_error`).
     """
+    # The sum of the losses is finite if all of them are. Its weights add up to 1, and to the product of 1 + lost with the lost mass.
     log_finite = math.fsum(n * math.log1p(-one.infinite) if one.infinite < 1.0 else -math.inf for one, n in parts)
     log_with_lost = math.fsum(n * math.log1p(one.lost) for one, n in parts)
     return Lattice(
@@ -172,7 +172,7 @@ def _lattice_of(parts: Sequence[tuple[Lattice, int]], first: int, weights: Array
         log_scale=math.fsum(n * one.log_scale for one, n in parts),
         infinite=-math.expm1(log_finite),
         error=math.fsum(n * one.error for one, n in parts) + rounding,
-        log_error=math.fsum(n * one.log_error for one, n in parts) + (relative or COMMON),
+        log_error=math.fsum(n * one.log_error for one, n in parts) + log_error,
         lost=math.expm1(log_with_lost) if log_with_lost < 700.0 else math.inf,  # e^700 is nearly the largest float
         excess=math.fsum(n * one.excess for one, n in parts),
         blur=math.fsum(n * one.blur for one, n in parts),

@@ -32,12 +32,12 @@ from dpcli.numerics.work import spend
 # Soundness.
 FINEST = 2.0**-36  # smallest spacing; on a finer lattice the rounding of logarithms would matter
 WIDEST = 600.0  # largest absolute logarithm; e^x overflows at about 710
-NEARLY_ALL = 1e-9  # a log tail this near to that of an infinite loss has no finite loss left
+NEARLY_ALL = 1e-9  # if the log tail beyond a point exceeds the log mass at infinity by less, no finite loss is counted there
 # Accuracy and speed: the result is above the sum for any of these values.
 POINTS = 4096  # a lattice is refined as long as it has at most half as many points; the error falls with the square of the number
 TRIM = math.exp(-80.0)  # mass at the lower end, and share of the mean at the upper end, that each trimming may move
-BEYOND = 1e100  # a loss this large counts as infinite where the range of a loss is looked for
-RANGES = (1e-12, WIDEST, 1200)  # ends and number of the distances from 0 at which it is looked for
+BEYOND = 1e100  # `_range` counts a loss this large as infinite
+RANGES = (1e-12, WIDEST, 1200)  # `_range` tries this many distances from 0, in geometric steps between these two
 LEAST_RANGE = 1e-9  # nats; a loss that varies less is not put on a lattice
 # A term may begin at most this many points below the sum. Lower ones move up to the sum's first point and to 0.
 LONG_TOTAL = 4 * POINTS
@@ -96,9 +96,9 @@ class Spread:
         """Return the variable on a coarser lattice. `spacing` is a power of 2 times its own; odd points move to their neighbours."""
         result = self
         while result.spacing < spacing:
-            mass = np.append(np.zeros(result.first % 2), result.mass)  # begin and end with an even point
+            mass = np.append(np.zeros(result.first % 2), result.mass)  # zeros, so that the first and the last point are even
             mass = np.append(mass, np.zeros(1 - len(mass) % 2))
-            share_up = math.expm1(result.spacing) / math.expm1(2.0 * result.spacing)  # which keeps the mean
+            share_up = math.expm1(result.spacing) / math.expm1(2.0 * result.spacing)  # to the upper neighbour, which keeps the mean
             even = mass[::2].copy()
             even[1:] += share_up * mass[1::2]
             even[:-1] += (1.0 - share_up) * mass[1::2]
@@ -240,9 +240,13 @@ def average_moments(log_moments: Array, count: int) -> Array:
 
     log_moments: log(E[Y^c] - 1) for c = 2, 3, ..., m, of shape (m - 1,), as the result.
 
-    Let t be the count. E[A^a] = t^-a a! [x^a] f(x)^t with f(x) = sum_c E[Y^c] x^c / c!. Write f = e^x + g. Then the term e^{tx} of f^t
-    gives the 1 that is subtracted, and all other terms, sum_{j>0} C(t, j) g(x)^j e^{(t-j) x}, are positive. Feldman & Shenfeld 2025,
-    arXiv:2502.08202, and Liew & Takahashi 2022, arXiv:2206.09569, have the same value as a sum over integer partitions.
+    Let t be the count, and f(x) = E[e^{xY}] = sum_c E[Y^c] x^c / c!.
+
+    1. t A is a sum of independent copies, so E[A^a] is t^-a a! times the coefficient of x^a in f(x)^t.
+    2. Write f = e^x + g. Then f^t = e^{tx} + sum_{j>0} C(t, j) g(x)^j e^{(t-j) x}. The term e^{tx} gives the 1 that is subtracted, and the
+       others are added as logarithms, because no coefficient of g is negative.
+
+    Feldman & Shenfeld 2025, arXiv:2502.08202, and Liew & Takahashi 2022, arXiv:2206.09569, give the value as a sum over integer partitions.
     """
     top = len(log_moments) + 1
     powers = np.arange(top + 1.0)
@@ -254,7 +258,7 @@ def average_moments(log_moments: Array, count: int) -> Array:
         log_power = _product(log_power, log_g)  # g^j
         log_choose += float(np.log((count - j + 1) / j))
         with np.errstate(divide="ignore", invalid="ignore"):
-            # e^{(t-j) x} with x / t in place of x, as everywhere here
+            # e^{(t-j) x} with x / t in place of x, as in `log_g`, which accounts for the factor t^-a
             log_exponential = np.where(powers == 0.0, 0.0, powers * np.log((count - j) / count)) - log_factorial
         total = np.logaddexp(total, log_choose + _product(log_power, log_exponential))
     return np.asarray((total + log_factorial)[2:])

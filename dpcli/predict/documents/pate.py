@@ -44,7 +44,8 @@ COSTS_GIVEN_VOTES = {  # names of the epsilons given the votes -> their descript
 def account_document(cost: VoteAccount) -> Document:
     """Return the document of `dpcli pate account`: the cost of the file and, marked as private, the costs given the votes."""
     plan = cost.plan
-    filed = account_report.document(plan.as_filed, plan.diagnostics)  # the document of `dpcli account` for the file as written
+    # The document of `dpcli account` for the file as written. `plan` may have fewer answers, if the budget does not allow all of them.
+    filed = account_report.document(plan.as_filed, plan.diagnostics)
     given_votes = _epsilons_given_votes(cost)
     data = {
         **session_data(plan),
@@ -55,7 +56,7 @@ def account_document(cost: VoteAccount) -> Document:
         "session": {"queries": plan.queries, "answers": plan.answers, "epsilon_upper": plan.account.upper},
         "votes": None if cost.votes is None else {"queries": len(cost.votes)},
         "sanitised": sanitised_data(plan, cost.sanitised),
-        "held": _as_planned_data(cost),  # the session as it was held, priced as if it had been planned so
+        "held": _as_planned_data(cost),  # the queries and answers so far, priced as if exactly these had been declared
         "unsanitised_do_not_publish": {name: _epsilon_data(epsilon) for name, epsilon in given_votes.items()} or None,
         "exit_code": filed.exit_code,
     }
@@ -67,13 +68,13 @@ def account_document(cost: VoteAccount) -> Document:
 
 
 def _epsilons_given_votes(cost: VoteAccount) -> dict[str, VoteEpsilon]:
-    """Return the epsilons given the votes that are known, by name."""
+    """Return the epsilons given the votes that are known, by name: expected over the noise, and realised by the session so far."""
     epsilons = {"expected": cost.expected, "realised": cost.realised}
     return {name: epsilon for name, epsilon in epsilons.items() if epsilon is not None}
 
 
 def _epsilon_data(given_votes: VoteEpsilon) -> dict[str, Any]:
-    """Return an epsilon given the votes, for JSON."""
+    """Return an epsilon given the votes, for JSON. The classic conversion is the weaker of the two from Renyi divergences."""
     return {
         "epsilon": given_votes.epsilon,
         "order": given_votes.order,

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from dpcli.predict.models.transformer import Transformer, Tuning
 
 UNKNOWN, LINE_END = "<unk>", "<end>"  # the first two words of every `WordVocabulary`
-UNLIMITED = 10**9  # number of tokens that no prompt reaches; the limit of a model or tokenizer that states none
+UNLIMITED = 10**9  # context of a model that states none, and limit of every tokenizer (`require_fits` checks prompts)
 
 
 def language_model(
@@ -36,7 +36,7 @@ def language_model(
             vocabulary.
         tokenizer: "bytes", a folder, a name, or module:function; the model's own tokenizer if None.
         table: Name of its table that has the keys `model` and `tokenizer`, for messages.
-        tuning: Parameters with which shards fine-tune a torch module; None if they do not. A LanguageModel of the user ignores them.
+        tuning: Parameters for fine-tuning a torch module on private shards, or None. A LanguageModel of the user ignores them.
         device: torch device for a torch module. A LanguageModel of the user ignores it.
 
     Raises:
@@ -71,7 +71,7 @@ def language_model(
 
 
 def require_same_vocabulary(public: LanguageModel, model: LanguageModel, who: str) -> None:
-    """Raise InputError, which begins with `who`, if a model has not the public model's number of tokens, as probabilities are mixed."""
+    """Raise InputError, with `who` first, if the models have different numbers of tokens: probabilities of the same tokens are mixed."""
     size = getattr(model, "vocabulary", None)
     if type(size) is not int or size != public.vocabulary or not hasattr(model, "next_token"):
         actual = size if type(size) is int else type(model).__name__

@@ -1,15 +1,14 @@
 """The measures top-k and mode: the most common values of a column. A mode by propose-test-release needs no declared values.
 
-Each class is a [[query]] table with its measure: a field is a setting of the table, and its `Key` has the line in the manual and the
-constraint; `examples` are tables for tests. `dpcli release` calls the methods (their order is in query.py): `problems` and `needs` check
-the table and yield (path of a setting, what was expected, what was found), `mechanisms` returns the choices to price, `aggregation` the
-exact counts to ask an engine for, and `answer` the chosen values. `setting` is what they depend on outside of the table: [source], the
-adjacency and the query's cost.
+A *choice* releases a value and not its count. It compares counts, so its cost follows from the largest change of the difference of two
+counts (`score_range`) when one *unit* changes, that is, somebody whom the release protects, with all rows. Values that are declared in
+[source.columns] can all be chosen. A value from the data may only be shown after a noisy test, which costs a delta. A unit counts with at
+most `rows` rows (max_rows) for each *key*, a combination of values of `by` and the column, and with at most max_groups keys.
 
-A *unit* is whom the release protects, with all of its rows; it counts with at most `rows` rows (max_rows) in each of at most `groups` keys
-(max_groups), where a *key* is a combination of values of `by` and the column. A *choice* releases a value and not its count: it compares
-counts, so its cost follows from the largest change of the difference of two counts (`score_range`). Values that are declared in
-[source.columns] can all be chosen; a value from the data may only be shown after a noisy test, which costs a delta.
+The fields of each class are the settings of a [[query]] table with its measure; `Key` has a setting's line in the manual and its
+constraint, and `examples` has tables for tests. query.py says in which order `dpcli release` calls the methods: `problems` and `needs`
+check the table and yield (path of a setting, what was expected, what was found), `mechanisms` returns the choices to price, `aggregation`
+the exact counts to ask an engine for, and `answer` the chosen values. `setting` has what they depend on outside of the table.
 """
 
 from __future__ import annotations
@@ -53,7 +52,7 @@ ADVISED_COUNT = (
 class ChoiceQuery(Query):
     """A measure that releases common values of a column, but not their counts."""
 
-    keyed: ClassVar[bool] = True  # rows have keys without `by`: the values of the column
+    keyed: ClassVar[bool] = True  # the answer has a row for each value, so it has keys even without `by`
 
     column: Annotated[str, VALUES]
     by: Annotated[tuple[str, ...], BY] = ()

@@ -1,10 +1,9 @@
 """The measure quantile: values on the declared grid of a column, chosen by the exponential mechanism.
 
-The class is a [[query]] table with this measure: a field is a setting of the table, and its `Key` has the line in the manual and the
-constraint; `examples` are tables for tests. `dpcli release` calls the methods (their order is in query.py): `problems` and `needs` check
-the table and yield (path of a setting, what was expected, what was found), `mechanisms` returns the choices to price, `aggregation` the
-exact counts to ask an engine for, and `answer` the chosen values. `setting` is what they depend on outside of the table: [source], the
-adjacency and the query's cost.
+The fields of the class are the settings of a [[query]] table with this measure; `Key` has a setting's line in the manual and its
+constraint, and `examples` has tables for tests. query.py says in which order `dpcli release` calls the methods: `problems` and `needs`
+check the table and yield (path of a setting, what was expected, what was found), `mechanisms` returns the choices to price, `aggregation`
+the exact counts to ask an engine for, and `answer` the chosen values. `setting` has what they depend on outside of the table.
 
 A *candidate* is a whole step of the column from min to max, and its *score* is minus the distance of its rank from the wanted share of the
 rows. The exponential mechanism prefers candidates with high scores; its cost follows from the *score range*, the largest change of the
@@ -75,8 +74,8 @@ class QuantileQuery(Query):
 
     def problems(self) -> Iterator[Problem]:
         yield from Query.problems(self)
-        if not self.quantiles or any(not 0.0 <= share <= 1.0 for share in self.quantiles):
-            yield ("quantiles",), "at least one share from 0 to 1", ", ".join(f"{share:g}" for share in self.quantiles) or "none"
+        if not self.quantiles or any(not 0.0 <= stated_share <= 1.0 for stated_share in self.quantiles):
+            yield ("quantiles",), "at least one share from 0 to 1", ", ".join(f"{stated:g}" for stated in self.quantiles) or "none"
         for position, stated_share in enumerate(self.quantiles):
             if self.share(position).denominator > LARGEST_DENOMINATOR:
                 yield ("quantiles", position), "a share of at most six decimals", repr(stated_share)

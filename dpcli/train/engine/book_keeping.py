@@ -9,8 +9,7 @@ examples, in full or in factors.
 choice.py builds the method by `BookKeeping.after_probe`. The *probe* is a pass of one example and a pass of several. It finds the dimension
 of each layer's input that counts the examples. A model to which the method does not apply raises `Unsuitable`.
 
-A layer may run once for all examples, and its output may then be repeated for each of them, as for soft prompts. The gradient of an example
-is then taken at the repetition.
+A layer may run once for all examples, and its output be repeated for each, as for soft prompts. Gradients are taken at the repetition.
 
 Source: Bu et al. 2023, arXiv:2210.00038, Algorithm 1; Li et al. 2021, arXiv:2110.05679, Section 4 (ghost norms).
 """
@@ -153,7 +152,7 @@ class BookKeeping:
     example_dims: dict[LayerCall, ExampleDim] = field(default_factory=dict)
     keeps_shared: bool = False
     name: str = "book-keeping"
-    isolates: ClassVar[bool] = False  # one backward pass differentiates all examples together
+    isolates: ClassVar[bool] = False  # examples are not differentiated separately: one backward pass is for all of them
 
     @classmethod
     def after_probe(cls, model: nn.Module, loss: Loss, batch: Batch) -> BookKeeping:
@@ -169,7 +168,8 @@ class BookKeeping:
             has_shared_inputs = None in method.example_dims.values()
             if not has_shared_inputs:
                 raise
-        method.keeps_shared = True  # the model repeats a shared output itself, and fails on an output that is repeated already
+        # A model that repeats shared outputs itself may fail on outputs that the recorder has repeated. So try again without this.
+        method.keeps_shared = True
         return method.probe(batch)
 
     def for_model(self, model: nn.Module) -> BookKeeping:
@@ -192,11 +192,12 @@ class BookKeeping:
             return self.example_dims[call]
 
         one = self.forward(take(batch, [0]), Recorder(record_shape, 1))
-        recorder = Recorder(compare, size(batch), keeps_shared=self.keeps_shared, call_nodes=[])  # for `require_no_other_use`
+        # With a list as `call_nodes`, the recorder collects the graph nodes of each call, which `require_no_other_use` checks.
+        recorder = Recorder(compare, size(batch), keeps_shared=self.keeps_shared, call_nodes=[])
         with refuse_hooks():
             several = self.forward(batch, recorder)
         recorder.require_no_other_use(several.losses)
-        self.leaves.record(one, several, recorder.size)
+        self.leaves.record(one, several, recorder.size)  # which operators use the operands
         return self
 
     def parts(self, batch: Batch) -> Iterator[BatchPart]:
@@ -296,7 +297,7 @@ def pieces(uses: Sequence[Use], gradients: Sequence[Tensor | None]) -> dict[str,
         gradients: Gradient of the output of each call; None if the losses do not depend on it.
 
     Raises:
-        Unsuitable: A gradient has not one row per example, or the input of a call was overwritten after the call.
+        Unsuitable: A gradient does not have one row per example, or the input of a call was overwritten after the call.
     """
     by_name: dict[str, list[Piece]] = {}
     for use, gradient in zip(uses, gradients, strict=True):
@@ -307,7 +308,7 @@ def pieces(uses: Sequence[Use], gradients: Sequence[Tensor | None]) -> dict[str,
         use.require_unchanged()
         rows = gradient if gradient.shape == use.output_shape else gradient.reshape(use.output_shape)
         inputs = use.inputs
-        if use.dim:
+        if use.dim:  # 0 needs no move
             rows, inputs = rows.movedim(use.dim, 0), inputs.movedim(use.dim, 0)
         builders = use.layer.rule(use.layer.module, inputs, rows)
         for local, name in use.layer.parameters.items():

@@ -4,9 +4,10 @@ The keys canaries and canary of [audit] declare them. step/prepare.py makes them
 (`write_scores`). `dpcli audit` guesses from the scores which canaries are *members*, that is, were inserted (dpcli/audit). Its success
 gives a lower bound on epsilon, which holds however the scores are computed: better scores make the bound larger.
 
-A canary *record* is added to the private records, and its score is minus its loss under the final model. The run remains private. A canary
-*gradient* is added to the clipped sums, in a direction of its own, and recognised in the noisy sums. This is a stronger test, but its
-scores tell something about the noise alone, without the records, so the run is not private (`TrainingPlan.open_to_audit`).
+A canary *record* is a synthetic record that is trained on like the private ones. Its score is its loss under the final model with the sign
+changed, because the loss of a member tends to be smaller. The run remains private. A canary *gradient* is added to the clipped sums, in a
+direction of its own, and recognised in the noisy sums. This is a stronger test, but its scores tell something about the noise alone,
+without the records, so the run is not private (`TrainingPlan.open_to_audit`).
 
 C is the clipping norm, and a *stage* is a sequence of steps of one mechanism of the file (plan/stages.py).
 

@@ -2,8 +2,8 @@
 
 `arrays` returns the private and the public records of a [train] table. It reads each source (`_read_source`) and checks its records
 (`_checked_records`). Messages of errors quote no value, because the records are private. `path` is the path of the training file, from
-whose folder relative names start, and `place` is the path of the data file, with which messages begin. A window (`rows`, `only`) restricts
-the records to blocks of a ledger (ledger/blocks/rows.py).
+whose folder relative names start. `place` is the beginning of messages; in functions that read a data file, it is the path of that file. A
+window of rows restricts the records to blocks of a ledger (ledger/blocks/rows.py).
 """
 
 from __future__ import annotations
@@ -114,8 +114,8 @@ class RawRecords(NamedTuple):
     blocks: list[str] | None = None
 
 
-def _read_npz(place: str, train: Classification, only: RowWindow | None, block_column: str | None) -> RawRecords:
-    """Return the records of a .npz file."""
+def _read_npz(place: str, train: Classification, window: RowWindow | None, block_column: str | None) -> RawRecords:
+    """Return the records of a .npz file. It has no columns, so `window` and `block_column` have no effect."""
     names = ("inputs", "labels", *([train.units] if train.units else []))
     try:
         columns = arrays_in(place, names)
@@ -128,7 +128,7 @@ def _read_npz(place: str, train: Classification, only: RowWindow | None, block_c
     return RawRecords(*columns)
 
 
-def _read_columns(place: str, train: Classification, only: RowWindow | None, block_column: str | None) -> RawRecords:
+def _read_columns(place: str, train: Classification, window: RowWindow | None, block_column: str | None) -> RawRecords:
     """Return the records of a .csv or .parquet file.
 
     The label is in the declared column, or in the last column if none is declared. The unit is in its declared column. The inputs are in
@@ -137,7 +137,7 @@ def _read_columns(place: str, train: Classification, only: RowWindow | None, blo
     Args:
         block_column: Column that determines the block of a record in the ledger. It is an input only if it is declared as one.
     """
-    names, rows = column_table(place, only)
+    names, rows = column_table(place, window)
     columns = {name: [row[number] for row in rows] for number, name in enumerate(names)}
     possible_labels = [name for name in names if name not in (train.units, block_column)]
     label = train.label or (possible_labels[-1] if possible_labels else "label")
@@ -151,16 +151,16 @@ def _read_columns(place: str, train: Classification, only: RowWindow | None, blo
     if train.label:
         shown[label] = f"column {label!r}"
     blocks = None
-    if only is not None and only.block_part is not None:
-        blocks = [only.block_label(value) for value in columns[only.column]]
+    if window is not None and window.block_part is not None:
+        blocks = [window.block_label(value) for value in columns[window.column]]
     units = columns.pop(train.units) if train.units else None
     raw_labels = columns.pop(label, [])
     if train.labels is None:
         labels: Any = _column_numbers(place, shown[label], raw_labels)
     else:
-        labels = label_codes(raw_labels, train.labels, shown[label], place, only)
+        labels = label_codes(raw_labels, train.labels, shown[label], place, window)
     if train.columns is not None:
-        return RawRecords(encode_columns(columns, train, place, only), labels, units, (), blocks)
+        return RawRecords(encode_columns(columns, train, place, window), labels, units, (), blocks)
     if block_column is not None:
         columns.pop(block_column, None)
     if not columns:
@@ -253,7 +253,7 @@ def arrays(train: Classification, path: str, rows: RowWindow | None = None) -> A
     if train.public is None:
         return Arrays(private, None, classes)
     if train.public == "held-out":
-        is_public = held_out(len(private.labels), train.held_out, private.units, path)
+        is_public = held_out(len(private.labels), train.held_out, private.units, path)  # refuses records with units
         private, public = (CheckedRecords(private.inputs[part], private.labels[part]) for part in (~is_public, is_public))
         return Arrays(private, public, classes)
     public = _checked_records(RecordSource(train.public, path, f"{path}: train.public", is_private=False), train, classes, rows)
@@ -285,9 +285,9 @@ def labelled_records(source: str, train: Classification, classes: int, rows: Row
     return _checked_records(RecordSource(name, source, source, is_private=False), train, classes, rows)
 
 
-def _checked_records(source: RecordSource, train: Classification, classes: int, rows: RowWindow | None) -> CheckedRecords:
+def _checked_records(source: RecordSource, train: Classification, classes: int, window: RowWindow | None) -> CheckedRecords:
     """Return the records of a source after all checks. Raises InputError if they cannot be read, or if a check fails."""
-    raw = _read_source(source, train, rows)
+    raw = _read_source(source, train, window)
     inputs, labels = inputs_of(raw.inputs, train.shift, source.place), labels_of(raw.labels, classes, source.place, source.path)
     if len(inputs) != len(labels):
         raise InputError(f"{source.place}: expected one label for each record, but their numbers differ")
@@ -350,8 +350,8 @@ def _shape(array: Array) -> str:
     return f"({lengths})"
 
 
-def _read_source(source: RecordSource, train: Classification, rows: RowWindow | None) -> RawRecords:
-    """Return the unchecked records of a source. The window `rows` restricts private records only."""
+def _read_source(source: RecordSource, train: Classification, window: RowWindow | None) -> RawRecords:
+    """Return the unchecked records of a source. The window restricts private records only."""
     ending = os.path.splitext(source.name)[1]
     if source.name == "digits":
         return digits(source.path)
@@ -359,9 +359,9 @@ def _read_source(source: RecordSource, train: Classification, rows: RowWindow | 
         file = relative_to_file(source.name, source.path)
         if not os.path.isfile(file):
             raise InputError(f"{source.place}: no such file: {source.name}")
-        only = rows if source.is_private else None
-        block_column = None if rows is None else rows.column  # left out of the inputs of public records too
-        return READERS[ending](file, train, only, block_column)
+        window_here = window if source.is_private else None
+        block_column = None if window is None else window.column  # left out of the inputs of public records too
+        return READERS[ending](file, train, window_here, block_column)
     if ":" in source.name:
         return _records_from_function(source, train)
     raise InputError(f"{source.place}: expected digits, a {', '.join(READERS)} file, or module:function, found {source.name!r}")

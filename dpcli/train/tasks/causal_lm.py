@@ -40,7 +40,8 @@ def build(train: CausalLm, path: str, rows: RowWindow | None = None) -> Learning
         public = public_records(train, tokens, vocabulary_size, path)
     if ids.shape[1] < 2:
         raise InputError(f"{path}: train.data: no record has two tokens or more")
-    draw = partial(synthetic_tokens, ids.shape[1], vocabulary_size)
+    draw = partial(synthetic_tokens, ids.shape[1], vocabulary_size)  # for the canaries of an audit
+    # Without public records nothing may be measured: dict() returns no metrics.
     measure = dict if public is None else partial(perplexity, model, public, train.physical_batch_size)
     owners = None if units is None else owners_of(units, path)
     return Learning(
@@ -50,7 +51,7 @@ def build(train: CausalLm, path: str, rows: RowWindow | None = None) -> Learning
         measure=measure,
         units=owners,
         draw=draw,
-        facts=facts(train, vocabulary_size, path),
+        facts=facts(train, vocabulary_size, path),  # public values that suffice, with [train], to build the model again
     )
 
 
