@@ -2,11 +2,11 @@
 
 A *replay* runs steps of a program twice, with and without one record (replay.py, which calls `statistics`). A *tensor* is the noise on one
 parameter of the program: a row for each step, a column for each number, which is also called a coordinate. `Draws` holds all tensors, with
-`count` rows and `width` coordinates in all; `positions` has the step of each row in its run, and `resolution` is that of the numbers.
+`count` rows and `width` coordinates; `positions` has the step of each row in its run, and `resolution` is the resolution of the numbers.
 `parts()` yields one array that joins the tensors, if there are several, and each tensor.
 
-A *test* makes several checks (`NoiseCheck`), for example one for each tensor. Its result (`Statistic`) is that of the worst check, with
-Bonferroni's correction for their number. replay.py fails the program if a p-value is at most the *level* of its test. A p-value is the
+A *test* makes several checks (`NoiseCheck`), for example one for each tensor. Its result (`Statistic`) is the result of the worst check,
+with Bonferroni's correction for their number. replay.py fails the program if a p-value is at most the *level* of its test. A p-value is the
 probability that the declared noise looks at least as bad as the measured noise. It is exact, or an upper bound, if the declared noise is
 Gaussian; the p-values of numbers of equal pairs are approximations (`Collisions`).
 
@@ -378,7 +378,7 @@ def coordinates_test(draws: Draws, scaled: Draws) -> Statistic:
     half = rows.size // 2 if correlations else 0
 
     def power(level: float) -> str:
-        # A repetition is stated if a single pair would be refuted, as almost none is expected by chance.
+        # A repetition is stated if a single pair would be refuted, because almost none is expected by chance.
         repetition = "one number used twice, " if width > 1 and expected < 0.01 * level else ""
         return repetition + _detectable_correlation(half, level / (2 * max(1, len(correlations))))
 

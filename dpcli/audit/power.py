@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 else:
     special = lazy("scipy.special")
 
-# These values set the accuracy of the stated power, and its time. They do not touch the soundness of a bound.
+# These values set the accuracy of the stated power and the time that it takes. They do not affect the soundness of a bound.
 MISSED = 0.1  # probability of missing a fault that an audit "would have found"
 LARGEST_FACTOR = 64.0  # end of the search for a noise factor; an audit that misses a larger one is stated to have no power
 FACTOR_PRECISION = 1.01  # ratio of the two ends at which the search for a noise factor stops
@@ -72,7 +72,7 @@ class StrongestAttack:
         ends = 1 if one_sided else 2
         share = guesses / canaries / ends  # share of the scores with guesses at one end
 
-        def excess(score: float) -> float:  # of the share of canaries above a score, as half of the canaries are members
+        def excess(score: float) -> float:  # of the share of canaries above a score; half of the canaries are members
             return 0.5 * (self.tail(score - shift) + self.tail(score)) - share
 
         score = -FARTHEST_SCORE  # all canaries are guessed to be members

@@ -111,7 +111,7 @@ def steps_of(program: str, steps: Any) -> tuple[Step, ...]:
         copies = tuple(Step(_copy_arrays(step.sums), tuple(step.batch), _copy_arrays(step.noise)) for step in steps)
     except (AttributeError, TypeError, ValueError) as error:
         raise InputError(f"{program}: expected steps with sums, batch and noise (dpcli.audit.replay.Step): {error}") from None
-    except FAILURES as error:  # a generator runs while it is iterated
+    except FAILURES as error:  # any exception, and sys.exit(): a generator runs user code while it is iterated
         raise InputError(f"{program}: raised {error_text(error)}") from error
     if not copies:
         raise InputError(f"{program}: expected at least one step")
