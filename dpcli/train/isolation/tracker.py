@@ -179,7 +179,7 @@ class LayoutTracker(TorchDispatchMode):  # type: ignore[no-untyped-call]
         """
         name = func.overloadpacket.__name__
         plain_name = name.rstrip("_") if not name.startswith("__") else name  # add_ has the rule of add; __and__ keeps its name
-        # HIDDEN_ARGUMENTS: what a forward operator passes to its backward operator, and no other operator can read.
+        # HIDDEN_ARGUMENTS: values that a forward operator passes to its backward operator, and that no other operator can read.
         readable = {key: value for key, value in values.items() if key != HIDDEN_ARGUMENTS.get(plain_name)}
         call = Call(plain_name, readable, outputs, self.layout_of)
         self.record_properties(func, call)
@@ -368,7 +368,7 @@ class LayoutTracker(TorchDispatchMode):  # type: ignore[no-untyped-call]
         )
 
     def record_refusal(self, message: str) -> InputError:
-        """Record an error, unless there was an earlier one, and return the first. It is the verdict even if the user's code catches it."""
+        """Record an error if it is the first, and return the first. It is the verdict even if the user's code catches it."""
         self.findings.refusal = self.findings.refusal or InputError(message)
         return self.findings.refusal
 

@@ -49,7 +49,7 @@ UNCHECKED = (
     "such as a training loss.",
 )
 
-# Number of times that a loop may ask for a batch after the last one, as a loop over many epochs does. An endless loop is then refused. The
+# Number of times that a loop, for example over many epochs, may ask for a batch after the last one. Then it is refused as endless. The
 # number is arbitrary.
 MOST_ENDS = 1_000
 

@@ -34,7 +34,7 @@ from dpcli.train.plan.stages import Stage, is_trainable, stages
 if TYPE_CHECKING:
     from dpcli.analysis.account import Account
 
-# Consecutive steps of a run, as a pair: the number of steps before them, and the number of the last one. (200, 400) is steps 201 to 400.
+# A pair for consecutive steps of a run: the number of steps before them, and the number of the last one. (200, 400) is steps 201 to 400.
 Portion = tuple[int, int]
 
 

@@ -1,9 +1,9 @@
 """The stages of a training run. A stage is a sequence of steps of one *entry*, a mechanism of the file with its sampling and its steps.
 
 plan.py calls `stages` for each entry that training performs. Several entries form a *schedule*, in which each entry has its own noise,
-sampling and steps. What the accountant counts decides where a stage ends. If it counts steps, as for independent noise on Poisson samples,
-a stage may stop after any step, and costs the steps that it took. Other stages have their full cost as soon as one step was taken: a pass
-over shuffled data, a run of correlated noise, or a run of which only the last model is released (`last-iterate`).
+sampling and steps. What the accountant counts decides where a stage ends. If it counts steps, for example with independent noise on Poisson
+samples, a stage may stop after any step, and costs the steps that it took. Other stages have their full cost as soon as one step was taken:
+a pass over shuffled data, a run of correlated noise, or a run of which only the last model is released (`last-iterate`).
 
 `judge_entries` checks train.mechanism against the other tables of the file when a file is read (plugin.py names it). A *finding* is a
 problem of the file with its place.

@@ -206,7 +206,7 @@ def record_part(value: Any, position: RecordDim, count: int, dimensions: int, re
 
 
 def join(parts: Sequence[Any], position: RecordDim) -> Any:
-    """Return the draws of all records as one tensor; None if a draw has no rows of records, as a permutation of the batch."""
+    """Return the draws of all records as one tensor; None if a draw has no rows of records. A permutation of the batch has none."""
 
     def has_rows(tensor: Tensor) -> bool:
         return tensor.dim() > position.dim and tensor.shape[position.dim] == position.per_record

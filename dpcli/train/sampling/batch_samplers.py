@@ -172,7 +172,7 @@ def _balls_in_bins(scheme: BallsInBins, population: Population, stream: Stream) 
 
     These steps are a uniform choice among the steps of the pass, independent of the choices of other records.
     """
-    steps = int(scheme.participations / _rate(scheme, population))  # rounded down, as the accountant does
+    steps = int(scheme.participations / _rate(scheme, population))  # rounded down, like the accountant's count
     passes = (distinct_subsets(stream, steps, scheme.participations, population.records) for _ in repeat(None))
     return chain.from_iterable(_batches(step_numbers.reshape(-1), scheme.participations, steps) for step_numbers in passes)
 

@@ -134,7 +134,7 @@ class Classifier(TrainedModel):
         return encode_columns(columns, self.train, place)
 
     def _require_as_trained(self, inputs: NDArray[Any], place: str) -> None:
-        """Raise InputError unless the shape and the range of inputs are those of training."""
+        """Raise InputError if the shape or the range of inputs differs from training."""
         if inputs.shape[1:] != self.shape:
             raise InputError(f"{place}: expected records of shape {self.shape}, as in training, found {inputs.shape[1:]}")
         if self.train.columns is not None and (np.abs(inputs) > 1).any():

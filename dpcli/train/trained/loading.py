@@ -108,7 +108,7 @@ def evaluate(run: str, source: str | None) -> ModelEvaluation:
     """
     model = load_model(run)
     if source is not None:
-        measured = model.measured(source, path="")  # no path, as the training file does not name this source
+        measured = model.measured(source, path="")  # no path, because the training file does not name this source
         return ModelEvaluation(model.description, measured, source, declared=False)
     public = model.train.public
     if public is None:
