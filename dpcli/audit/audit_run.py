@@ -1,9 +1,8 @@
 """The audit that a pipeline file and flags describe: an attack on a program that tries to refute the program's privacy claim.
 
-`dpcli audit` makes an `AuditRequest` and calls `audit`. There are three kinds of audit. An audit of *one run* guesses which *canaries*,
-records or gradients inserted by fair coins, were in the run (one_run.py). An audit of *two runs* tells many runs with one record from runs
-without it by their scores (trials.py makes the runs, two_runs.py tests the scores). A *replay* repeats steps with and without one record,
-and compares sums and noise with what the file declares (replay.py).
+`dpcli audit` makes an `AuditRequest` and calls `audit`. An audit of *one run* guesses which *canaries*, records or gradients inserted by
+fair coins, were in the run (one_run.py). An audit of *two runs* tells many runs with one record from runs without it by their scores
+(trials.py, two_runs.py). A *replay* repeats steps with and without one record, and compares sums and noise with the file (replay.py).
 
 The claim is an (epsilon, delta) pair of the file or of flags (claim.py). It must be about the change that the audit makes (`varied`): an
 audit of added records says nothing about a claim for replaced ones. *Evidence* is the outcome of an attack (evidence.py).

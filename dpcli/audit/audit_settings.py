@@ -1,9 +1,8 @@
 """The [audit] table of a pipeline file, which sets how the program behind the file is audited.
 
-Whatever decides the verdict (guesses, threshold, trials, confidence) is stated here, before the first score is known: a setting that was
-chosen after a look at the scores would prove nothing. There are three kinds of audit (audit_run.py): one-run guesses which canaries,
-inserted by fair coins, were in a run; two-run compares runs with and without one record; replay repeats steps on both datasets. In a file
-that states its kind, a key that only another kind reads is refused.
+Whatever decides the verdict is stated here, before the first score is known: a setting chosen after a look at the scores would prove
+nothing. Of the three kinds of audit (audit_run.py), one-run guesses which canaries, inserted by coins, were in a run; two-run compares runs
+with and without one record; replay repeats steps on both datasets. If a file states its kind, keys that only other kinds read are refused.
 
 A `Key` annotates a key with its help text, the `Constraint` on its value and the `NeededSetting` without which it has no effect
 (base/fields.py). A `Premise` is a condition of the verdict; it names who ensures it and a test that violates it.

@@ -39,7 +39,7 @@ SEEN_BY_TWO_RUNS = dict.fromkeys(SEEN_BY_REPLAY, "as far as the score of the one
 TENSOR_SIZES = (1, 10, 1_000, 100_000)  # examples: numbers in a tensor (a parameter), for which the power of a replay is stated
 # Number of statistical checks that share the significance: nine of the noise (noise_statistics.py) and two of Poisson samples (replay.py).
 STATISTICAL_CHECKS = 11
-# Assumed number of tests that divide it; most checks test each tensor. A larger number would lower the power only a little.
+# Assumed number of tests that share it, because most checks test each tensor. A larger number would lower the power only a little.
 MOST_TESTS = 400
 
 
