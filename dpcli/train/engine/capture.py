@@ -215,7 +215,7 @@ class Recorder:
         dim = self.example_dims(call, inputs)
         if dim is not None and (inputs.dim() <= dim or inputs.shape[dim] != self.size):
             raise Unsuitable(f"{layer.name}: expected {self.size} examples along dimension {dim}, found {tuple(inputs.shape)}")
-        if dim and not layer.rule.anywhere:  # whether the rule allows examples along other dimensions than the first
+        if dim and not layer.rule.anywhere:  # `anywhere`: the rule allows examples along other dimensions than the first
             raise Unsuitable(f"{layer.name}: expected examples along the first dimension, found {tuple(inputs.shape)}")
         return dim
 

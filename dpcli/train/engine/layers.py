@@ -142,7 +142,7 @@ def patches(layer: Convolution, padded_input: Tensor, patch_counts: tuple[int, .
     kernel, dilation, stride = layer.kernel_size, layer.dilation, layer.stride
     sides = zip(padded_input.shape[2:], kernel, dilation, stride, strict=True)
     patch_counts = patch_counts or tuple((length - gap * (taps - 1) - 1) // step + 1 for length, taps, gap, step in sides)
-    example, channel, *spatial = padded_input.stride()  # in memory, and not of the convolution
+    example, channel, *spatial = padded_input.stride()  # strides in memory, and not those of the convolution
     within_patch = [gap * jump for gap, jump in zip(dilation, spatial, strict=True)]
     between_patches = [step * jump for step, jump in zip(stride, spatial, strict=True)]
     shape = (*padded_input.shape[:2], *kernel, *patch_counts)

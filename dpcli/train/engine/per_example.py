@@ -220,7 +220,7 @@ class ClippedGradients(CheckedSums):
         reasons = () if doubt is None else (f"not book-keeping: {doubt}",)
         self.choice, self.mode = MethodChoice(choice.method, (*reasons, *choice.passed_over)), modes(self.model)
         self.form, self.description = form(draw(1)), str(self.choice)  # the form: shapes and types of one record
-        return_memory()  # of the copies that were tried: a gigabyte for GPT-2
+        return_memory()  # the copies that were tried take a gigabyte for GPT-2
 
     def checked_sums(self, batch: Batch, row: int) -> Sums:
         """Return the sums, after a comparison of one example's gradient in the batch with its gradient alone.

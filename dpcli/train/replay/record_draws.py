@@ -172,7 +172,7 @@ class OwnDrawsLoss:
         self.plain, self.draws = plain, draws
 
     def __call__(self, model: nn.Module, batch: Batch) -> Tensor:
-        has_fake_tensors = any(type(leaf) is not Tensor for leaf in tree_leaves(batch))  # of the check of isolation
+        has_fake_tensors = any(type(leaf) is not Tensor for leaf in tree_leaves(batch))  # the check of isolation is running
         # Under SameDraws, a probe gives the same numbers to all records.
         probed = any(isinstance(mode, SameDraws) for mode in dispatch_modes())
         if has_fake_tensors or probed:

@@ -289,7 +289,7 @@ def assemble(
         adaptive_norm=_adaptive_norm(plan, clip, streams, saved),
         ranks=ranks,
         average=_weight_average(plan, model, saved),
-        radius=radius_of(plan.stages[0].spec),  # of last-iterate, which is the only entry of its plan
+        radius=radius_of(plan.stages[0].spec),  # only for last-iterate, which is then the only entry of the plan
     )
     buffers = {name: buffer.detach().clone() for name, buffer in model.named_buffers()}
     return Prepared(plan, problem, trainer, streams, canaries, buffers)

@@ -147,7 +147,7 @@ class Classifier(TrainedModel):
         return label_predictions(self.probabilities(inputs, source).tolist(), labels)
 
     def measured(self, source: str, path: str) -> Metrics:
-        if path:  # that of the training file, which declares the data public, perhaps as a held-out part of the private data
+        if path:  # the path of the training file, which declares the data public, perhaps as a held-out part of the private data
             return measure_of(self.module, arrays(self.train, path, self.description.rows).public)()
         records = labelled_records(source, self.train, self.classes, self.description.rows)
         self._require_as_trained(records.inputs, source)
