@@ -225,7 +225,7 @@ class LoopSteps:
         self.guard.require_last_weights()  # outside the block below: the caller can restore the weights and call again
         self._enter_busy(LoopPhase.IDLE, LoopPhase.DRAWN)
         with self._break_off_on_error():
-            self.guard.require_unchanged(rereads_frozen=True)
+            self.guard.require_unchanged(rereads_frozen=True)  # large frozen tensors are read again only at the end
             self.guard.require_same_records()
             with self.guard.initial_modes():
                 outcome = self.run.end(unchecked)

@@ -320,8 +320,8 @@ class ChargedRun:
             self.give_back()
 
     def after(self, step: int) -> Mapping[str, float] | None:
-        """Save a state if the step is a milestone of the plan. After a milestone before the last step, also measure and log the metrics,
-        unless no model but the last one may be seen.
+        """Save a state if the step is a milestone of the plan. After a milestone before the last step, also measure and log the metrics, if
+        models before the last may be seen (not `final_only`).
 
         A state is saved after the last step as well. If the results then cannot be written, a resumed run writes them without another step.
 

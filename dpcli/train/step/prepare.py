@@ -104,7 +104,7 @@ class Prepared:
         return self.synthetic_records(self.rehearsed_size)
 
     def synthetic_records(self, count: int) -> Batch:
-        """Return `count` synthetic records, of the kind on which the rehearsal found that the program runs."""
+        """Return `count` synthetic records with the kind of numbers on which the program ran in the rehearsal."""
         return convert_to_kind(self.trainer.gradients.numbers, self.drawn_records(count))
 
     def drawn_records(self, count: int) -> Batch:
@@ -246,7 +246,7 @@ def assemble(
     saved: Checkpoint | None,
     folder: str,
 ) -> Prepared:
-    """Return a problem with its trainer, in the state of `saved` if it is given. The other arguments are those of `prepare`.
+    """Return a problem with its trainer, in the state of `saved` if it is given. For the other arguments, see `prepare`.
 
     Args:
         make_optimizer: Function that returns an optimizer of a model's trained parameters.
@@ -262,7 +262,7 @@ def assemble(
     if ranks.first:
         _warn_of_size(plan, problem.count)
     canaries: Canaries | GradientCanaries | None = None
-    if plan.canaries and not plan.open_to_audit:  # canaries that are records
+    if plan.canaries and not plan.open_to_audit:  # the canaries are records; canary gradients are made below
         canaries = _record_canaries(plan, problem, streams, ranks, folder, resumed=saved is not None)
         problem = problem.with_records(canaries.inserted)
     problem = problem.on(_device(train.device))
