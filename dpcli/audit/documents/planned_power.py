@@ -84,7 +84,7 @@ def _two_run_power(request: AuditRequest, claim: Claim) -> tuple[str, ...]:
     settings = request.settings
     trials = settings.trials or TRIALS
     if settings.threshold is None and settings.choose == "split":
-        trials -= round(CHOOSING_SHARE * trials)
+        trials -= round(CHOOSING_SHARE * trials)  # the scores that choose the threshold do not test it
     # The power depends only on the numbers of runs, and not on the positives.
     runs = Counts(members=trials, others=trials, true_positives=0, false_positives=0)
     return threshold_power(runs, claim, settings.confidence)
