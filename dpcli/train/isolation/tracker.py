@@ -280,8 +280,7 @@ class LayoutTracker(TorchDispatchMode):  # type: ignore[no-untyped-call]
         return mark_differing(rule_of(func, call.name)(call), record_layouts)
 
     def layouts_without_records(self, call: Call) -> Layouts:
-        """Return the layout of each output of a call whose arguments hold no records. An operator in CREATING may still give one as long as
-        the batch."""
+        """Return the layout of each output of a call whose arguments hold no records. Calls in CREATING may still count records."""
         if not any(is_symbolic(length) for output in call.outputs for length in output.shape):
             return SHARED
         return [self.created(call, output) if call.name in CREATING else Unknown(call.name) for output in call.outputs]
@@ -301,7 +300,7 @@ class LayoutTracker(TorchDispatchMode):  # type: ignore[no-untyped-call]
         times = coefficient(output.shape[dims[0]])
         if len(dims) > 1 or not times:
             return Unknown(call.name)
-        return AlongRecords(dims[0], outer=1, inner=times, identical=call.name not in CREATING_UNEQUAL)  # random numbers differ
+        return AlongRecords(dims[0], outer=1, inner=times, identical=call.name not in CREATING_UNEQUAL)  # random or uninitialised
 
     def index_layout(self, call: Call) -> Layout:
         """Return the layout of record indices after an operator. Record indices that are only rearranged remain record indices."""

@@ -158,6 +158,6 @@ class ObservedSteps:
         """
         claims = claims_of(self.plan, records, significance)
         message = f"longest of {self.singles:,} single records: {self.longest:.6g}, declared {claims.sensitivity:.6g}"
-        passed = self.longest <= claims.sensitivity * (1.0 + ROUNDING)
+        passed = self.longest <= claims.sensitivity * (1.0 + ROUNDING)  # the same allowance as in replays
         clipping = ReplayCheck("clipping of single records", passed=passed, message=message)
         return (clipping, *observed_checks(list(self.steps_of_stage.values()), claims))

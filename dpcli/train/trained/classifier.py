@@ -47,7 +47,7 @@ def inputs_in(source: str, train: Classification, shape: tuple[int, ...], rows: 
         InputError: The records cannot be read.
     """
     ending = os.path.splitext(source)[1]
-    if source == DIGITS:
+    if source == DIGITS:  # the bundled images
         return digits(source).inputs
     if ending in READERS:
         if not os.path.isfile(source):

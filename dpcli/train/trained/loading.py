@@ -55,7 +55,7 @@ def load_model(run: str | os.PathLike[str]) -> TrainedModel:
     from dpcli.train.trained.weights import put_weights, read_weights
 
     description = description_in(os.fspath(run))
-    description.require_unchanged(*RUN_FILES)
+    description.require_unchanged(*RUN_FILES)  # the weights, the statement and the training file
     train = read_train(read_bytes(description.path(PIPELINE)), description.path(PIPELINE))
     _require_code(train, description)
     build: Callable[[Train, Description], TrainedModel] = load(train.use)
