@@ -25,8 +25,8 @@ else:
     special = lazy("scipy.special")
 
 # Allowances for rounding. Smaller ones might let a bound exceed the true epsilon.
-ROUNDING = 1e-11  # relative; the incomplete beta function has a relative error of about 1e-13
-MARGIN = 1e-9  # relative, for the rounding of up to a million sums
+ROUNDING = 1e-11  # relative allowance; the incomplete beta function has a relative error of about 1e-13
+MARGIN = 1e-9  # relative allowance for the rounding of up to a million sums
 ALPHA_TERMS = 4096  # number of terms of alpha that are computed in one array; affects only speed and memory
 # Ends of searches: beyond them a smaller lower bound is returned, which is still valid.
 LARGEST_EPSILON = 64.0  # in nats; no feasible number of canaries refutes a larger epsilon

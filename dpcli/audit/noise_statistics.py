@@ -54,7 +54,7 @@ class NoiseCheck(NamedTuple):
     """A check that is part of a test.
 
     Attributes:
-        p: p-value. Only that of `_worst_corrected` and `_worse_of_halves` is corrected for the number of checks.
+        p: p-value. Only `_worst_corrected` and `_worse_of_halves` correct it for the number of checks.
         where: Description of what was checked.
     """
 
