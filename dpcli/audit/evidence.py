@@ -135,8 +135,8 @@ def _evidence_in_json(path: str, document: Any) -> Evidence:
 def _observed_run(path: str, document: Mapping[str, Any]) -> ObservedRun | None:
     """Return the steps and the checks of a run with gradient canaries; None if the file has no key for them.
 
-    `confidence` is a key of the run's [audit] table; if absent, it is the default of that table, 0.95. Raises InputError for impossible
-    steps or checks.
+    `confidence` is the setting of the run's [audit] table; if absent, it is the default of that setting, 0.95. Raises InputError for
+    impossible steps or checks.
     """
     if "gradients" not in document:
         return None

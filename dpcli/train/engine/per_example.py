@@ -202,7 +202,7 @@ class ClippedGradients(CheckedSums):
 
     def rehearse(self, draw: Draw) -> None:
         """Check that the program isolates examples, and choose a method for the present modes of the modules, training or evaluation."""
-        self.choose_among(draw, CANDIDATES)  # book-keeping and vmap; a loop if neither is correct
+        self.choose_among(draw, CANDIDATES)  # book-keeping and vmap; a loop if neither can be used
 
     def choose_among(self, draw: Draw, candidates: Sequence[tuple[str, Build]]) -> None:
         """Check isolation, and choose one of the candidate methods.
