@@ -1,11 +1,11 @@
-"""The audit that a pipeline file and flags describe, from the choice of the program, the claim and the attack to its outcome.
+"""The audit that a pipeline file and flags describe: an attack on a program that tries to refute the program's privacy claim.
 
-`dpcli audit` makes an `AuditRequest` and calls `audit`. There are three kinds. *One run*: canaries are put in or left out by coins, and an
-attacker guesses the coins (one_run.py). *Two runs*: many runs with and without one record, told apart by a score (trials.py makes the runs,
-two_runs.py compares the scores with the claim). *Replay*: steps of a program are repeated with and without the record, and sums and noise
-are compared with what the file declares (replay.py). The *claim* is an (epsilon, delta) pair of the file or of flags (claim.py). It must be
-about the change that the audit makes (`varied`): an audit of added records says nothing about a claim for replaced ones. *Evidence* is the
-outcome of an attack, read from a file (evidence.py) or stated as counts.
+`dpcli audit` makes an `AuditRequest` and calls `audit`. An audit of *one run* guesses which *canaries*, records or gradients inserted by
+fair coins, were in the run (one_run.py). An audit of *two runs* tells many runs with one record from runs without it by their scores
+(trials.py, two_runs.py). A *replay* repeats steps with and without one record, and compares sums and noise with the file (replay.py).
+
+The claim is an (epsilon, delta) pair of the file or of flags (claim.py). It must be about the change that the audit makes (`varied`): an
+audit of added records says nothing about a claim for replaced ones. *Evidence* is the outcome of an attack (evidence.py).
 """
 
 from __future__ import annotations
@@ -79,7 +79,7 @@ class AuditRequest:
 
     @property
     def kind(self) -> AuditKind:
-        """The kind of the audit. If the settings have none, a function is audited by many runs, and scores are taken as those of one."""
+        """The kind of the audit. If the settings have none, a function is audited by many runs, and scores count as those of one."""
         return self.settings.kind or ("one-run" if self.settings.function is None else "two-run")
 
     @property
@@ -112,7 +112,7 @@ class AuditRequest:
         """Return how the two datasets of the audit differ.
 
         The setting decides, or else the statement of the file of scores, or else, if the audit runs a function, the adjacency of the
-        pipeline. Without any of these it is add-remove, as a canary or the record is in a run or left out.
+        pipeline. Without any of these it is add-remove, because a canary or the record is in a run or left out.
 
         Raises InputError if the setting contradicts the file of scores.
         """
@@ -306,7 +306,7 @@ def _replayable_training(request: AuditRequest) -> Replayable:
     """Return the training that the file describes (train/replay/program.py). Raises InputError if the file has no [train]."""
     if request.path is None or request.pipeline is None or "train" not in dict(request.pipeline.sections):
         raise InputError("expected a program to replay: --function MODULE:FUNCTION, or a file with [train], found neither")
-    training = load(REPLAYED)(request.path)  # imported late, because it needs torch
+    training = load(REPLAYED)(request.path)  # REPLAYED names `replays` of train/replay/program.py, which needs torch
     declared = replace(training.declared, significance=1.0 - request.settings.confidence)
     return Replayable(declared, training.replay, training.unseen)
 

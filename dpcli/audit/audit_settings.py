@@ -1,11 +1,11 @@
 """The [audit] table of a pipeline file, which sets how the program behind the file is audited.
 
-There are three kinds of audit (audit_run.py). one-run guesses which canaries, inserted by fair coins, were in a run; two-run compares runs
-with and without one record; replay repeats steps of a program on both datasets. In a file that states its kind, a key that only another
-kind reads is refused; a `NeededSetting` says which kinds read a key. Whatever decides the verdict (guesses, threshold, trials, confidence)
-is stated here, before the first score is known: a setting that was chosen after a look at the scores would prove nothing. A `Key` annotates
-a key with its help text, the `Constraint` on its value and the setting that it needs (base/fields.py). A `Premise` is a condition of the
-verdict, with who ensures it and the test that violates it on purpose.
+Whatever decides the verdict is stated here, before the first score is known: a setting chosen after a look at the scores would prove
+nothing. Of the three kinds of audit (audit_run.py), one-run guesses which canaries, inserted by coins, were in a run; two-run compares runs
+with and without one record; replay repeats steps on both datasets. If a file states its kind, keys that only other kinds read are refused.
+
+A `Key` annotates a key with its help text, the `Constraint` on its value and the `NeededSetting` without which it has no effect
+(base/fields.py). A `Premise` is a condition of the verdict; it names who ensures it and a test that violates it.
 """
 
 from __future__ import annotations

@@ -24,14 +24,14 @@ if TYPE_CHECKING:
 else:
     special = lazy("scipy.special")
 
-# Allowances for rounding, which touch soundness: smaller ones might let a bound exceed the true epsilon.
-ROUNDING = 1e-11  # relative; the incomplete beta function has a relative error of about 1e-13
-MARGIN = 1e-9  # relative, for the rounding of up to a million sums
-ALPHA_TERMS = 4096  # number of terms of alpha that are computed in one array; affects speed and memory alone
+# Allowances for rounding. Smaller ones might let a bound exceed the true epsilon.
+ROUNDING = 1e-11  # relative allowance; the incomplete beta function has a relative error of about 1e-13
+MARGIN = 1e-9  # relative allowance for the rounding of up to a million sums
+ALPHA_TERMS = 4096  # number of terms of alpha that are computed in one array; affects only speed and memory
 # Ends of searches: beyond them a smaller lower bound is returned, which is still valid.
 LARGEST_EPSILON = 64.0  # in nats; no feasible number of canaries refutes a larger epsilon
-LARGEST_MU = 64.0  # of mu, the sensitivity over the standard deviation
-# Relative widths of the bracket at which the searches for epsilon and for mu stop. They touch accuracy alone, as the lower end is returned.
+LARGEST_MU = 64.0  # largest mu (sensitivity over standard deviation)
+# Relative widths of the bracket at which the searches for epsilon and mu stop. They affect only accuracy: the lower end is returned.
 ROOT_PRECISION, MU_PRECISION = 1e-10, 1e-7
 TradeOff = Callable[[float], float]  # function from a false positive rate to a lower bound on the false negative rate
 GUESSES_SOURCE = "Steinke, Nasr, Jagielski 2023, arXiv:2305.08846 (the theorem for approximate DP)"

@@ -1,10 +1,10 @@
 """The privacy claim that an audit tries to refute: an (epsilon, delta) pair, and the trade-off curve if a pipeline file makes the claim.
 
-The *account* of a file is its cost, as the accountants compute it; its epsilon at the file's delta is the headline. A file claims more:
-every pair on its privacy profile, which is delta as a function of epsilon. The trade-off curve is the false negative rate that the pairs
-allow at each false positive rate; between its *corners* it is a straight line. A claim is about the change that the audit makes (`varied`);
-if the file's adjacency differs, the claim is converted to several changes at once (`_group_size`), or refused. The claim of a file errs
-towards less privacy: epsilon and delta are upper bounds, and error rates are rounded down.
+The *account* of a file is its cost as the accountants compute it; its epsilon at the file's delta is the *headline*. A file claims more:
+every pair on its privacy profile, delta as a function of epsilon. The trade-off curve is the least false negative rate that the pairs allow
+at each false positive rate. Between its *corners* it is straight. A claim is about the change that the audit makes (`varied`); if the
+file's adjacency differs, the claim is converted to several changes at once (`_group_size`), or refused. The claim of a file errs towards
+less privacy: epsilon and delta are upper bounds, and error rates are rounded down.
 """
 
 from __future__ import annotations
@@ -66,7 +66,7 @@ class Claim:
 
 @functools.lru_cache(maxsize=4)
 def _trade_off(claim: Claim) -> Callable[[float], float]:
-    """Return the linear interpolation of the corners. It is cached by the claim's identity, as audits evaluate it thousands of times."""
+    """Return the linear interpolation of the corners. Audits evaluate it thousands of times, so it is cached for each claim object."""
     fprs, fnrs = zip(*claim.corners, strict=True)
 
     def fnr_at(fpr: float) -> float:
@@ -120,7 +120,7 @@ def _claimed_curve(pipeline: Pipeline, account: Account, group_size: int) -> Pro
     end = 1.25 * account.upper + 1e-3
     dense, wide = np.linspace(0.0, min(end, DENSE_UP_TO), DENSE_POINTS), np.linspace(0.0, end, WIDE_POINTS)
     epsilons = sorted({*dense.tolist(), *wide.tolist(), account.upper})
-    # 1e-6 is a usual delta, for a claim with delta = 0. It decides which accountants are run, and does not touch soundness.
+    # 1e-6 is a usual delta, for a claim with delta = 0. It decides which accountants are run, and does not affect soundness.
     curve = profile(pipeline, epsilons, group_size, account.delta or 1e-6)
     upper = np.where(curve.epsilons >= account.upper, np.minimum(curve.upper, account.delta), curve.upper)
     return ProfileCurve(curve.epsilons, upper=upper, lower=np.minimum(curve.lower, upper))

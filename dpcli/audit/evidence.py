@@ -135,8 +135,8 @@ def _evidence_in_json(path: str, document: Any) -> Evidence:
 def _observed_run(path: str, document: Mapping[str, Any]) -> ObservedRun | None:
     """Return the steps and the checks of a run with gradient canaries; None if the file has no key for them.
 
-    `confidence` is that of the run's [audit] table, and by default that table's default, 0.95. Raises InputError for impossible steps or
-    checks.
+    `confidence` is the setting of the run's [audit] table; if absent, it is the default of that setting, 0.95. Raises InputError for
+    impossible steps or checks.
     """
     if "gradients" not in document:
         return None
@@ -181,7 +181,7 @@ EVIDENCE_OF_COUNTS: Mapping[tuple[str, ...], Callable[[str, list[int]], Evidence
 
 
 def _count(path: str, key: str, value: Any) -> int:
-    """Return a count. Raises InputError if it is not a whole number from 0 to LARGEST_COUNT. JSON's true is no number."""
+    """Return a count. Raises InputError if it is not a whole number from 0 to LARGEST_COUNT. JSON's true does not count as 1."""
     if type(value) is not int or not 0 <= value <= LARGEST_COUNT:
         raise InputError(f"{path}: {key}: expected a whole number from 0 to 10^9, found {value!r}")
     return int(value)
@@ -217,7 +217,7 @@ def _boolean(path: str, row: int, name: str, value: Any) -> bool:
 
 
 def _number(path: str, row: int, value: Any) -> float:
-    """Return the score of a row, which may be NaN or infinite. Raises InputError if it is not a number, or a too large whole number."""
+    """Return the score of a row, which may be NaN or infinite. Raises InputError if it is not a number, or too large a whole number."""
     try:
         return float(value)
     except (TypeError, ValueError, OverflowError):

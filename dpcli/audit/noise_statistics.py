@@ -2,11 +2,11 @@
 
 A *replay* runs steps of a program twice, with and without one record (replay.py, which calls `statistics`). A *tensor* is the noise on one
 parameter of the program: a row for each step, a column for each number, which is also called a coordinate. `Draws` holds all tensors, with
-`count` rows and `width` coordinates in all; `positions` has the step of each row in its run, and `resolution` is that of the numbers.
+`count` rows and `width` coordinates; `positions` has the step of each row in its run, and `resolution` is the resolution of the numbers.
 `parts()` yields one array that joins the tensors, if there are several, and each tensor.
 
-A *test* makes several checks (`NoiseCheck`), for example one for each tensor. Its result (`Statistic`) is that of the worst check, with
-Bonferroni's correction for their number. replay.py fails the program if a p-value is at most the *level* of its test. A p-value is the
+A *test* makes several checks (`NoiseCheck`), for example one for each tensor. Its result (`Statistic`) is the result of the worst check,
+with Bonferroni's correction for their number. replay.py fails the program if a p-value is at most the *level* of its test. A p-value is the
 probability that the declared noise looks at least as bad as the measured noise. It is exact, or an upper bound, if the declared noise is
 Gaussian; the p-values of numbers of equal pairs are approximations (`Collisions`).
 
@@ -54,7 +54,7 @@ class NoiseCheck(NamedTuple):
     """A check that is part of a test.
 
     Attributes:
-        p: p-value. Only that of `_worst_corrected` and `_worse_of_halves` is corrected for the number of checks.
+        p: p-value. Only `_worst_corrected` and `_worse_of_halves` correct it for the number of checks.
         where: Description of what was checked.
     """
 
@@ -316,17 +316,17 @@ def _collisions(rows: Array, cell: float) -> Collisions:
     cells = np.floor(np.abs(rows) / cell).astype(np.int64)
     _, times = np.unique(cells, axis=1, return_counts=True) if m > 1 else np.unique(cells[0], return_counts=True)
     pairs = int((times.astype(float) * (times - 1)).sum() / 2)
-    pair_probability = (HALF_NORMAL_SQUARED * cell) ** m  # that two columns are equal
-    triple_probability = (HALF_NORMAL_CUBED * cell * cell) ** m  # that three columns are equal
+    pair_probability = (HALF_NORMAL_SQUARED * cell) ** m  # probability that two columns are equal
+    triple_probability = (HALF_NORMAL_CUBED * cell * cell) ** m  # probability that three columns are equal
     expected = 0.5 * n * (n - 1) * pair_probability
     if not pairs:
         return Collisions(1.0, 0, expected)
     # Two pairs with a common column are correlated. The second term is the sum of their covariances.
     covariance = max(triple_probability - pair_probability**2, 0.0)
     variance = expected * (1.0 - pair_probability) + n * (n - 1.0) * (n - 2.0) * covariance
-    p = float(special.gammainc(pairs, expected))  # that a Poisson variable of mean `expected` is at least `pairs`
+    p = float(special.gammainc(pairs, expected))  # probability that a Poisson variable of mean `expected` is at least `pairs`
     if expected > 1.0:  # With few pairs, a Poisson variable alone is close enough.
-        shape, scale = expected * expected / variance, variance / expected  # of a gamma variable with this mean and variance
+        shape, scale = expected * expected / variance, variance / expected  # a gamma variable with this mean and variance
         p = max(p, float(special.gammaincc(shape, (pairs - 0.5) / scale)))  # 0.5: a continuous variable stands for a whole number
     return Collisions(p, pairs, expected)
 
@@ -378,7 +378,7 @@ def coordinates_test(draws: Draws, scaled: Draws) -> Statistic:
     half = rows.size // 2 if correlations else 0
 
     def power(level: float) -> str:
-        # A repetition is stated if a single pair would be refuted, as almost none is expected by chance.
+        # A repetition is stated if a single pair would be refuted, because almost none is expected by chance.
         repetition = "one number used twice, " if width > 1 and expected < 0.01 * level else ""
         return repetition + _detectable_correlation(half, level / (2 * max(1, len(correlations))))
 
@@ -395,7 +395,7 @@ def _repeated_coordinates(draws: Draws, rows: Array) -> Collisions:
     if width < 2:
         return Collisions(1.0, 0, 0.0)
     cell = _cell_width(draws, COORDINATE_CELL)
-    chance = min(HALF_NORMAL_SQUARED * cell, 0.5)  # that two coordinates are equal in one draw
+    chance = min(HALF_NORMAL_SQUARED * cell, 0.5)  # probability that two coordinates are equal in one draw
     needed = math.ceil(math.log(0.5 * width**2 / PAIRS_BY_CHANCE) / -math.log(chance))
     used = min(draws.count, max(1, needed))
     return _collisions(rows[np.linspace(0, draws.count - 1, used).astype(int)], cell)

@@ -40,7 +40,7 @@ from dpcli.audit.power import (
 from dpcli.audit.scores import Guessed, Scores, guess, guess_counts, require_fair
 from dpcli.base.errors import InputError
 
-# Assumptions that the result of an audit of one run states.
+# Assumptions that an audit of one run states, besides TRUSTED (the program runs under audit as it normally runs).
 COINS = (
     "a separate fair coin decided for each canary whether it was in the run, and the scores were computed without knowing the coins"
 )

@@ -56,7 +56,7 @@ def user_function(target: str, folders: tuple[str, ...]) -> Callable[..., Any]:
     try:
         imported = importlib.import_module(module)
         member = getattr(imported, name, None)
-    except FAILURES as error:  # `unavailable` is None unless an extra is missing
+    except FAILURES as error:  # `unavailable` returns an error only if an extra is missing
         raise unavailable(error) or InputError(f"{target}: cannot be imported: {_import_error_text(error)}") from None
     if not callable(member):
         place = getattr(imported, "__file__", None) or "a built-in module"
@@ -191,7 +191,7 @@ def is_library(file: str) -> bool:
 
 @lru_cache(maxsize=4)
 def _libraries_elsewhere(path: tuple[str, ...]) -> tuple[tuple[str, ...], frozenset[str]]:
-    """Return the folders and files of libraries outside of the folders into which this Python installs libraries."""
+    """Return the folders and files of libraries that lie outside the folders into which this Python installs libraries."""
     library_folders = list(_torch_folders())
     files: set[str] = set()
     for folder in path:
@@ -213,7 +213,7 @@ def _installed_files(folder: str) -> Iterator[str]:
 
 
 def _torch_folders() -> Iterator[str]:
-    """Yield the folders of the torch package, which may be a source tree, outside of every folder of libraries."""
+    """Yield the folders of the torch package. It may be a source tree, which lies outside all folders of libraries."""
     spec = importlib.util.find_spec("torch")
     if spec is not None:
         yield from (folder + os.sep for folder in spec.submodule_search_locations or ())

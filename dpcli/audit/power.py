@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 else:
     special = lazy("scipy.special")
 
-# These values set the accuracy of the stated power, and its time. They do not touch the soundness of a bound.
+# These values set the accuracy of the stated power and the time that it takes. They do not affect the soundness of a bound.
 MISSED = 0.1  # probability of missing a fault that an audit "would have found"
 LARGEST_FACTOR = 64.0  # end of the search for a noise factor; an audit that misses a larger one is stated to have no power
 FACTOR_PRECISION = 1.01  # ratio of the two ends at which the search for a noise factor stops
@@ -41,8 +41,8 @@ THRESHOLDS = tuple(0.125 * k for k in range(-16, 97))  # thresholds in standard 
 FARTHEST_SCORE = 80.0  # end of the range of scores in standard deviations; the probability beyond is negligible
 LEAST_SHIFT, LARGEST_SHIFT = 1e-9, 1e3  # ends of the search for the shift of the strongest attack
 SHIFT_PRECISION = 1e-6  # relative width of the bracket at which that search stops
-SCORE_PRECISION = 1e-9  # the same, of the search for the score beyond which an attack guesses
-SIMULATED_AUDITS = 200  # enough to tell a share of 94 % from 90 %
+SCORE_PRECISION = 1e-9  # width of the bracket at which the search stops for the score beyond which an attack guesses
+SIMULATED_AUDITS = 200  # number of simulated audits; enough to tell a share of 94 % from 90 %
 # Share of simulated audits that must detect a fault. If less than 90 % of real audits detect a fault, this share is reached with
 # probability 3 % at most.
 DETECTED_SHARE = 0.94
@@ -72,7 +72,7 @@ class StrongestAttack:
         ends = 1 if one_sided else 2
         share = guesses / canaries / ends  # share of the scores with guesses at one end
 
-        def excess(score: float) -> float:  # of the share of canaries above a score, as half of the canaries are members
+        def excess(score: float) -> float:  # excess of the share of canaries above `score`; half of all are members
             return 0.5 * (self.tail(score - shift) + self.tail(score)) - share
 
         score = -FARTHEST_SCORE  # all canaries are guessed to be members

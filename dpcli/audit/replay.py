@@ -41,9 +41,9 @@ if TYPE_CHECKING:
 else:
     special = lazy("scipy.special")
 
-# Both leave room for single precision, and let faults below it pass.
+# Both allow for rounding in single precision. Smaller faults are not found.
 SAME_NOISE = 1e-4  # two draws of noise are equal if they differ by at most this share of the standard deviation
-ROUNDING = 1e-6  # relative amount by which sums may exceed the bound, and equal draws may differ
+ROUNDING = 1e-6  # share by which sums may exceed the bound, and by which equal draws may differ
 # Draws of at least this many numbers are compared up to SAME_NOISE: independent ones are practically never so close. Shorter draws are
 # compared exactly.
 TOLERANT_LENGTH = 8
@@ -111,7 +111,7 @@ def steps_of(program: str, steps: Any) -> tuple[Step, ...]:
         copies = tuple(Step(_copy_arrays(step.sums), tuple(step.batch), _copy_arrays(step.noise)) for step in steps)
     except (AttributeError, TypeError, ValueError) as error:
         raise InputError(f"{program}: expected steps with sums, batch and noise (dpcli.audit.replay.Step): {error}") from None
-    except FAILURES as error:  # a generator runs while it is iterated
+    except FAILURES as error:  # any exception, and sys.exit(): a generator runs user code while it is iterated
         raise InputError(f"{program}: raised {error_text(error)}") from error
     if not copies:
         raise InputError(f"{program}: expected at least one step")

@@ -239,7 +239,7 @@ class Worker:
         value = call_user_code(self.plan.function, self.function, dataset, self.plan.generator(with_record, trial))
         try:
             return float(value)
-        except FAILURES as error:  # the conversion may be the user's own code
+        except FAILURES as error:  # any exception, and sys.exit(): the conversion may be the user's own code
             reason = f"{type(value).__name__} ({error_text(error)})"
             raise InputError(f"{self.plan.function}: expected a number as score, found {reason}") from None
 

@@ -32,7 +32,7 @@ from dpcli.base.rounding import down, percent, up
 
 THRESHOLD_CHOICES = {"split": by_split, "bonferroni": by_bonferroni}
 REFUTATION_MERIT = 1e6  # added to the merit of a threshold that refutes the curve, so that it exceeds every epsilon
-# Assumptions that the result of an audit of many runs states.
+# Assumptions that an audit of many runs states, besides TRUSTED (the program runs under audit as it normally runs).
 INDEPENDENT = "every score comes from a separate run, with fresh randomness, on one of two datasets that differ in one record"
 COUNTED = "the test behind the counts was fixed before the counts were taken"
 
@@ -77,7 +77,7 @@ def counted_audit(counts: Counts, claim: Claim, settings: AuditSettings, subject
 def _tested_audit(
     tested: MembershipTest, claim: Claim, settings: AuditSettings, subject: str, assumption: str, measured: MeasuredScores | None
 ) -> Audit:
-    """Return the audit for the counts of a membership test."""
+    """Return the audit of the counts of a membership test."""
     counts, confidence = tested.counts, settings.confidence
     return Audit(
         kind="two-run",
@@ -101,7 +101,7 @@ def _rate_bounds(tested: MembershipTest, claim: Claim, confidence: float) -> tup
         f"({tested.chosen})"
     )
     bound = ProvenBound("two runs", rates_epsilon_lower(tested.rates, delta), delta, confidence, evidence, RATES_SOURCE)
-    if delta <= 0.0:  # where the epsilon of a Gaussian is infinite
+    if delta <= 0.0:  # the epsilon of a Gaussian is infinite at delta = 0
         return (bound,)
     gaussian = rates_gaussian_epsilon_lower(tested.rates, delta)
     return bound, ProvenBound("two runs, Gaussian family", gaussian, delta, confidence, evidence, GAUSSIAN_SOURCE, assumes=GAUSSIAN)

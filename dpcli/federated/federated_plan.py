@@ -4,11 +4,11 @@ In a *round* of federated training some clients compute an update from their own
 plan states the *entry* ([[mechanism]] table) that a round performs, the number of rounds, and the number of rounds that one charge in a
 ledger pays for. `dpcli.rounds` (rounds.py) makes it from a file, and asks it for the pipeline of each charge.
 
-Rounds with independent noise are charged one by one, with two exceptions. A *pass* over the clients costs as much as its first round, as
-each client takes part once. Correlated noise over n rounds (a *run* of the noise) is one mechanism. So one charge pays for a complete pass
-or run: this number of rounds is the `portion`. If sampling does not amplify, and a client takes part at most k times, the charges of k
-rounds pay for all rounds (`paid_by`). Both numbers are a matter of soundness; round_checks.py refuses a file whose entry costs less than
-its rounds.
+Rounds with independent noise are charged one by one, with two exceptions. A *pass* over the clients costs as much as its first round,
+because each client takes part once. Correlated noise over n rounds (a *run* of the noise) is one mechanism. So one charge pays for a
+complete pass or run: this number of rounds is the `portion`. If sampling does not amplify, and a client takes part at most k times, the
+charges of k rounds pay for all rounds (`paid_by`). If either number were wrong, rounds could go unpaid. round_checks.py refuses a file
+whose entry costs less than its rounds.
 """
 
 from __future__ import annotations
@@ -79,7 +79,7 @@ class FederatedPlan(FilePlan):
         return self._priced(tuple(replace(entry, steps=steps, epochs=None) if entry in performed else entry for entry in entries))
 
     def _priced(self, entries: tuple[Entry, ...]) -> Pipeline:
-        """Return the pipeline with these entries, without [federated] and similar tables, and without the cap on the whole file."""
+        """Return the pipeline with these entries, without [federated] and similar tables and [budget]: the ledger caps a run."""
         return replace(self.pipeline, mechanisms=entries, sections=(), budget=None)
 
 
@@ -118,7 +118,7 @@ def _portion(entry: Entry, rate: Fraction | None) -> int:
     if isinstance(entry.spec, CorrelatedSpec) or not isinstance(entry.sampling, OncePerEpoch) or rate is None:
         return _rounds_per_step(entry)
     participations = entry.sampling.participations if isinstance(entry.sampling, BallsInBins) else 1
-    return max(int(participations / rate), 1)  # rounded down, as the accountant does
+    return max(int(participations / rate), 1)  # rounded down, like the accountant's count
 
 
 def read_federated(data: bytes, path: str) -> Federated:

@@ -1,10 +1,10 @@
 """The [federated] table of a pipeline file. This module does not import numpy.
 
 In *federated* training a server trains a model with many clients. In a *round* some clients compute an *update* from their own data, and
-the server uses only a noisy sum of the clipped updates. The table describes what the server and its clients do. It states no cost. The cost
-follows from the *entry* ([[mechanism]] table) that a round performs. If that entry costs less than the described rounds, the file is
-refused (round_checks.py). A key with claim=True states what dpcli cannot check; the gate shows a reviewer every change of such a key. A
-*premise* is an assumption of the guarantee, with who must see to it and a test that shows what goes wrong otherwise.
+the server uses only a noisy sum of the clipped updates. The table says what they do. The cost follows from the *entry* ([[mechanism]]
+table) that a round performs; an entry that costs less than the described rounds is refused (round_checks.py). A key with claim=True states
+what dpcli cannot check; the gate shows a reviewer every change of such a key. A *premise* is an assumption of the guarantee; it names who
+must ensure it and a test that breaks it. `MEASURABLE` is the range of clipping norms.
 """
 
 from __future__ import annotations

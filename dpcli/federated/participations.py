@@ -1,7 +1,7 @@
 """The participations of clients in rounds: how often [federated] lets a client take part, and the count of one process.
 
 A *round* is one noisy sum of the updates of some clients (rounds.py). In a *pass* over the clients each of them takes part once. The fewer
-rounds a client takes part in, the less a run costs it. round_checks.py compares `participation_limit` with what a file charges for. And if
+rounds a client takes part in, the less a run costs it. round_checks.py compares `participation_limit` with what a file charges for. If
 [federated] states a limit that the server enforces (`enforced_keys`), an instance of `dpcli.rounds` counts the participations of each
 client, and allows no more of them than it has paid for. The counts need not be saved: if a run continues in another process, each client
 may take part as often again, but the rounds are charged again too.

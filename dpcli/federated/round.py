@@ -114,7 +114,7 @@ class Round(Displayed):
         """
         length = self._checked_size(size)
         sent = self._updates_by_client(updates)
-        total = clipped_sum(self._plan, sent, length)  # before the claim, as it may run code of the caller
+        total = clipped_sum(self._plan, sent, length)  # before the lock is taken, because it may run code of the caller
         if self._process != this_process() or not self._claim.acquire(blocking=False):
             raise InputError(f"round {self.number}: already released: a second release would need noise that was not charged")
         self._count_participations(sent)
@@ -234,10 +234,10 @@ def _vector(client: int, update: Any, size: int) -> Reals:
     array = None
     with suppress(TypeError, ValueError, OverflowError):
         array = np.asarray(update)
-    if array is None:  # outside of the `with`, so that the error has no context that quotes the update
+    if array is None:  # outside the `with`, so that the error has no context that quotes the update
         raise InputError(f"{expected} a {type(update).__name__} that is not an array")
     if array.dtype.kind not in REAL_KINDS:
-        # Only the name of the type is shown, as the field names of a structured type are a part of the update.
+        # Only the name of the type is shown, because the field names of a structured type are a part of the update.
         raise InputError(f"{expected} an array of type {array.dtype.type.__name__}")
     if array.shape != (size,):
         raise InputError(f"{expected} an array of shape {array.shape}")

@@ -134,7 +134,7 @@ def candidate_entries(table: Federated, entries: Sequence[Entry]) -> list[Entry]
 
 
 def _performs(entry: Entry) -> bool:
-    """Return whether a round can perform the entry. Clients see the model after a round, which last-iterate does not cover."""
+    """Return whether a round can perform the entry. Clients see each model, but a `final_only` price covers only the last."""
     return is_trainable(entry.spec) and not entry.spec.final_only
 
 

@@ -3,9 +3,9 @@
 A *round* is one noisy sum of the updates of some clients. Each is charged in a *ledger*, the account book of the dataset's privacy budget
 (dpcli/ledger), before its noise is drawn, and the run stops before a round would exceed the ledger's *cap*. The ledger adds up charges by a
 *filter*, a theorem that holds even if a run was chosen from earlier outputs. One charge may pay for several rounds (a *chunk*), such as a
-pass over the clients: federated_plan.py says for how many at least (the *portion*). The *rest* of a file is the entries ([[mechanism]]
-tables) that no round performs; it is charged once. Only the process that made a charge may use it: a fork, or a process that continues
-after a crash, charges again, because it cannot know which noise was drawn.
+pass over the clients; the least number is the *portion* (federated_plan.py). The *rest* of a file is the entries ([[mechanism]] tables)
+that no round performs; it is charged once. Only the process that made a charge may use it: a fork, or a process that continues after a
+crash, charges again, because it cannot know which noise was drawn.
 """
 
 from __future__ import annotations
@@ -34,8 +34,8 @@ if TYPE_CHECKING:
 
 
 LARGEST_BITS = 64  # largest size of a whole number that the caller may pass; arbitrary, and checked before the number is printed
-# The largest number of keys that one charge tries, as other processes may use the same keys at the same time. It is arbitrary, and affects
-# the time alone: after that many attempts nothing is charged.
+# The largest number of keys that one charge tries, because another process may use a key first. After that many attempts nothing is
+# charged. The number is arbitrary and affects only the time.
 KEY_ATTEMPTS = 1000
 _INSTANCES: weakref.WeakSet[Rounds] = weakref.WeakSet()  # all live instances; a forked process replaces their locks
 
@@ -260,7 +260,7 @@ def whole_number(name: str, given: object, least: int) -> int:
 
 
 def _replace_locks() -> None:
-    """Replace the locks in a forked process, as a thread that exists only in the parent may hold them."""
+    """Replace the locks in a forked process, because a thread that exists only in the parent may hold them."""
     for rounds in _INSTANCES:
         rounds._forked_in_round = rounds._forked_in_round or rounds._lock.locked()
         rounds._lock = threading.Lock()

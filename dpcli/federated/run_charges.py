@@ -1,9 +1,9 @@
 """The charges of a federated run: ledger entries whose keys begin with the key of the run, such as "week-7/round-000001".
 
-A *ledger* records what each charge on a dataset cost (dpcli/ledger), under a *key*, its name. A *round* is one noisy sum of the updates of
-some clients, and the *rest* of a file is the entries ([[mechanism]] tables) that no round performs. `Rounds` (rounds.py) makes these
-charges, and a later process finds here how many rounds are paid for. Each charge is compared with the current file, as a key belongs to one
-file and one *window*, the part of the dataset that is read: rounds of another file cost something else.
+`Rounds` (rounds.py) charges a *ledger*, the account book of a dataset's privacy budget, and a later process finds here how many rounds are
+paid for. A *round* is one noisy sum of the updates of some clients. The *rest* of a file is the entries ([[mechanism]] tables) that no
+round performs. Each charge is compared with the current file and *window*, the part of the dataset that is read, because rounds of another
+file may cost more.
 """
 
 from __future__ import annotations
@@ -121,7 +121,7 @@ class ChargedTables:
             rounds = 0 if canonical(run.pipeline) == self._rest_text else None
         else:
             rounds = self._rounds_of(run.pipeline)
-        # "spend" is the kind of an entry that charges at once. A run that was reserved under this key is no charge of rounds.
+        # "spend" is the kind of an entry that charges at once. A reservation under this key pays for no round.
         if rounds is None or run.window != window or run.content.get("kind") != "spend":
             raise LedgerError(
                 f'key "{key}": expected charges of {self._plan.path} as it is now, found entry {run.seq} ("{run.key}"), which was charged '

@@ -3,12 +3,12 @@
 step/prepare.py calls `noise_of` with the mechanism and the bound on a record's clipped gradient. The result draws the noise of one step
 after the other, which step/loop.py adds to the sums of clipped gradients.
 
-Correlated noise is that of a matrix mechanism. An *encoder* C, a matrix, turns the sums x of the steps into C x, to which independent
-Gaussians z are added; the accountant prices this release (`Correlated`). A decoder turns the independent Gaussians z into correlated noise
-w, and stores only a few vectors. For Toeplitz and banded encoders C, it solves C w = z by substitution. For a tree, it estimates each
-prefix sum from a few noisy nodes.
+Correlated noise comes from a matrix mechanism. Its *encoder*, a matrix C, turns the sums x of the steps into C x, to which independent
+Gaussians z are added. The accountant prices this release. A decoder turns the independent Gaussians z into correlated noise w, and stores
+only a few vectors. For Toeplitz and banded encoders C, it solves C w = z by substitution. For a tree, it estimates each prefix sum from a
+few noisy nodes.
 
-The file and the mechanism determine most encoders. That of a banded matrix mechanism is optimised (train/banded_encoder.py).
+The file and the mechanism determine most encoders. The encoder of a banded matrix mechanism is optimised (train/banded_encoder.py).
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """The registration of private training: its commands, its table [train], and the tasks and clipping styles of that table.
 
-dpcli finds this file by its name and loads a target "package.module:object" only when it is needed, so that no command imports torch in
-vain. A *task* is a kind of training, such as classification, and a *clipping style* a way to bound the gradient of one record. A new task
-needs a line in TASKS, and a new clipping style a line in STYLES. base/plugin.py explains the fields of a Plugin.
+dpcli finds this file by its name and loads a target "package.module:object" only when it is needed, so that no command imports torch
+without need. A *task* is a kind of training, such as classification, and a *clipping style* a way to bound the gradient of one record. A
+new task needs a line in TASKS, and a new clipping style a line in STYLES. base/plugin.py explains the fields of a Plugin.
 """
 
 from __future__ import annotations

@@ -86,7 +86,7 @@ def command(
         settings = requested.settings
         runs_trials = settings.function is not None  # without a function, the file of scores is only read
         if runs_trials and settings.scores is not None:
-            require_unprotected(settings.scores)  # no input of the command and no ledger, as the trials are added to this file
+            require_unprotected(settings.scores)  # trials are added to this file, so it must be no input and no ledger
         with _hint_after_interrupt(settings.scores) if runs_trials else nullcontext():
             result = audit(requested)
     # With --picture, an audit without scores is an error, which `chart` raises.

@@ -39,7 +39,7 @@ SEEN_BY_TWO_RUNS = dict.fromkeys(SEEN_BY_REPLAY, "as far as the score of the one
 TENSOR_SIZES = (1, 10, 1_000, 100_000)  # examples: numbers in a tensor (a parameter), for which the power of a replay is stated
 # Number of statistical checks that share the significance: nine of the noise (noise_statistics.py) and two of Poisson samples (replay.py).
 STATISTICAL_CHECKS = 11
-# Assumed number of tests among which these divide it, as most of them test each tensor. A larger one would lower the power only a little.
+# Assumed number of tests that share it, because most checks test each tensor. A larger number would lower the power only a little.
 MOST_TESTS = 400
 
 
@@ -84,8 +84,8 @@ def _two_run_power(request: AuditRequest, claim: Claim) -> tuple[str, ...]:
     settings = request.settings
     trials = settings.trials or TRIALS
     if settings.threshold is None and settings.choose == "split":
-        trials -= round(CHOOSING_SHARE * trials)
-    # The power depends on the numbers of runs alone, and not on the positives.
+        trials -= round(CHOOSING_SHARE * trials)  # the scores that choose the threshold do not test it
+    # The power depends only on the numbers of runs, and not on the positives.
     runs = Counts(members=trials, others=trials, true_positives=0, false_positives=0)
     return threshold_power(runs, claim, settings.confidence)
 
@@ -94,7 +94,7 @@ def _gradients_document(request: AuditRequest, claim: Claim, canaries: int) -> D
     """Return the power of an audit of one run by gradient canaries, and by the checks of the run's noise and batches."""
     assert request.path is not None
     # `observed`: number of steps whose noise is tested. `sampled`: steps that sample the canaries, for simulations; may be empty.
-    training, settings = load(REPLAYED)(request.path), request.settings
+    training, settings = load(REPLAYED)(request.path), request.settings  # `replays` of train/replay/program.py
     significance = split_significance(settings.confidence)
     detected = _detected_noise(training.observed, significance)
     noise_power = f"a run whose noise is tested in {_steps(training.observed)} {detected}"

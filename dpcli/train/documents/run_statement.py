@@ -152,7 +152,7 @@ def _unchecked_sentences(outcome: Outcome) -> list[str]:
     own_code = ""
     if train.own_code:
         own_code = "The model and the loss are"
-    elif FUNCTION.holds(train.model):
+    elif FUNCTION.holds(train.model):  # module:function
         own_code = "The model is"
     if own_code:
         lines.append(

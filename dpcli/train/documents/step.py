@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from dpcli.train.step.loop import Trainer
     from dpcli.train.step.prepare import Prepared
 
-MOST_SHAPES = 6  # number of tensors whose shapes are named, as a large model has hundreds; arbitrary
+MOST_SHAPES = 6  # number of tensors whose shapes are named, because a large model has hundreds; arbitrary
 # The records of a step in words, by the sampling scheme. Correlated noise has its own samples, which the file states as "none".
 DRAWS = {
     "poisson": "each of {size:,} records with probability {rate:.6g}, independently: about {batch:,g}, a number that stays secret",
@@ -52,7 +52,7 @@ MOVES = {
 
 
 def step_document(plan: TrainingPlan) -> Document:
-    """Return the document. The shapes come from a rehearsal on synthetic records, which changes nothing outside of this process.
+    """Return the document. The shapes come from a rehearsal on synthetic records, which changes nothing outside this process.
 
     Raises:
         InputError: The run itself would be refused.

@@ -45,7 +45,7 @@ def leaves_of(batch: Batch) -> list[Any]:
 def size(batch: Batch) -> int:
     """Return the number of examples in a batch.
 
-    Raises InputError if the batch holds an object that is no tensor, or its tensors have different numbers of examples.
+    Raises InputError if the batch holds an object that is not a tensor, or its tensors have different numbers of examples.
     """
     leaves = leaves_of(batch)
     other_types = [type(leaf).__name__ for leaf in leaves if not torch.is_tensor(leaf)]

@@ -191,7 +191,7 @@ class Recorder:
         counts: Number of calls of each layer so far.
         running: Running layers, by name. It is None for a layer whose call is not recorded.
         call_nodes: Part of the graph of each call; None if it is not requested.
-        unfinished: Name of the innermost running layer. After the forward pass it is None, unless the program caught a layer's error.
+        unfinished: Name of the innermost running layer. After the forward pass it is a name only if the program caught a layer's error.
     """
 
     example_dims: Callable[[LayerCall, Tensor], ExampleDim]
@@ -215,7 +215,7 @@ class Recorder:
         dim = self.example_dims(call, inputs)
         if dim is not None and (inputs.dim() <= dim or inputs.shape[dim] != self.size):
             raise Unsuitable(f"{layer.name}: expected {self.size} examples along dimension {dim}, found {tuple(inputs.shape)}")
-        if dim and not layer.rule.anywhere:  # whether the rule allows examples along other dimensions than the first
+        if dim and not layer.rule.anywhere:  # `anywhere`: the rule allows examples along other dimensions than the first
             raise Unsuitable(f"{layer.name}: expected examples along the first dimension, found {tuple(inputs.shape)}")
         return dim
 
@@ -293,7 +293,7 @@ def repeat_for_examples(name: str, inputs: Tensor, size: int) -> Tensor:
 
     Without the repetition, the gradient of the layer would be a sum over the examples.
 
-    Raises Unsuitable if the input has several dimensions, of which the first has not length one.
+    Raises Unsuitable if the input has several dimensions and the length of the first is not one.
     """
     rows = inputs if inputs.dim() > 1 else inputs[None]
     if rows.shape[0] != 1:
@@ -302,7 +302,7 @@ def repeat_for_examples(name: str, inputs: Tensor, size: int) -> Tensor:
 
 
 def whole_tensor(output: Tensor) -> Tensor:
-    """Return the tensor that the output views in another shape, or the output itself if it is no such view.
+    """Return the tensor that the output views in another shape, or the output itself if it is not such a view.
 
     A later in-place operation on a view would replace the view's node in the autograd graph.
     """

@@ -9,7 +9,7 @@ layer that starts at zero, such as LoRA's second matrix, would hide all layers b
 other examples of a batch.
 
 The comparisons allow for rounding. A larger tolerance would hide weaker faults. A smaller one would refuse correct models, and correct
-methods, in whose place a slower one is used.
+methods, so that a slower one is used.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ EXAMPLES = 3  # number of synthetic examples on which methods are compared; more
 # A number may differ by the tolerance times (its size + SLACK), so that rounding in a tiny number does not count. This is for the norm of
 # an example. For one parameter's gradient, SLACK is multiplied by the norm of the whole gradient. A choice.
 SLACK = 0.02
-MACHINE_EPSILONS = 32.0  # of a loss, by which replacing another example may change it if its own operations stay the same; a choice
+MACHINE_EPSILONS = 32.0  # relative change of a loss that counts as rounding if another example is replaced; a choice
 UNIT_CLIP = Automatic(norm=1.0, gamma=1e-6)  # scales gradients to about norm one, so that each example counts equally
 MIXED = "one that depends on other examples of the batch"  # end of several messages
 

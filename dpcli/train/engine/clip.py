@@ -19,7 +19,7 @@ from dpcli.base.errors import InputError
 if TYPE_CHECKING:
     from torch import Tensor
 
-# Limits of the clipping norm C, within which single precision can compare gradients with C. A part of a gradient with a norm below C / 1000
+# Limits of the clipping norm C. Within them, single precision can compare gradients with C. A part of a gradient with a norm below C / 1000
 # changes a norm of C by less than a millionth of it. For C = 1e-8 the squares of larger parts exceed 1e-22, which is about
 # NEGLIGIBLE_SQUARE in `pieces`, and single precision loses digits only below 1e-38. If the square of a number is finite, so is the number
 # divided by C. The upper limit has the same reasons.

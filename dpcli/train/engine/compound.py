@@ -203,7 +203,7 @@ def projections(run: CompoundRun, query: Tensor, key: Tensor, value: Tensor) -> 
     if query is key and key is value:
         return list(run.linear(query, "in_proj_weight", ["in_proj_bias"]).chunk(3, -1))
     width = layer.embed_dim
-    first_rows = (0, width, 2 * width)  # of the matrices for queries, keys and values, which are stored one above the other
+    first_rows = (0, width, 2 * width)  # the matrices for queries, keys and values are stored one above the other
     return [
         run.linear(sequence, "in_proj_weight", ["in_proj_bias"], slice(first_row, first_row + width))
         for sequence, first_row in zip((query, key, value), first_rows, strict=True)

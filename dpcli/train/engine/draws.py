@@ -88,7 +88,7 @@ def adjacent(value: Tensor, dim: int, row: int, size: int) -> Tensor:
 
 
 def strided(value: Tensor, dim: int, row: int, size: int) -> Tensor:
-    """Return the part of a record that has an index in each of several copies of the batch, as after torch.cat of two inputs."""
+    """Return the part of a record that has an index in each of several copies of the batch, such as after torch.cat of two inputs."""
     return value[(slice(None),) * dim + (slice(row, None, size),)]
 
 

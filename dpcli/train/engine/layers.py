@@ -3,8 +3,8 @@
 Book-keeping (book_keeping.py), the fast method, uses the rules. A rule (`LayerRule` in engine/method.py) is a formula. Given the inputs of
 a layer and the gradient at its output, which capture.py records, it returns a *piece* for each parameter: the gradients of all examples, in
 full or in factors (pieces.py). A linear layer, for example, needs no gradient of its weight for each example: the two factors of its outer
-products are enough. Shapes are written with B for the number of examples, and T for the number of positions within one example.
-`wide` gives the numbers in at least single precision, as rounding in half precision could carry a clipped sum past its bound.
+products are enough. Shapes are written with B for the number of examples, and T for the number of positions within one example. `wide`
+gives the numbers in at least single precision, because rounding in half precision could carry a clipped sum past its bound.
 
 RULES is keyed by the qualified name of `forward`: a subclass inherits its parent's rule unless it overrides `forward`, because its gradient
 may then differ.
@@ -142,7 +142,7 @@ def patches(layer: Convolution, padded_input: Tensor, patch_counts: tuple[int, .
     kernel, dilation, stride = layer.kernel_size, layer.dilation, layer.stride
     sides = zip(padded_input.shape[2:], kernel, dilation, stride, strict=True)
     patch_counts = patch_counts or tuple((length - gap * (taps - 1) - 1) // step + 1 for length, taps, gap, step in sides)
-    example, channel, *spatial = padded_input.stride()  # in memory, and not of the convolution
+    example, channel, *spatial = padded_input.stride()  # strides in memory, and not those of the convolution
     within_patch = [gap * jump for gap, jump in zip(dilation, spatial, strict=True)]
     between_patches = [step * jump for step, jump in zip(stride, spatial, strict=True)]
     shape = (*padded_input.shape[:2], *kernel, *patch_counts)

@@ -2,9 +2,9 @@
 
 Book-keeping (engine/book_keeping.py), the fast method for per-example gradients, knows layers, which have a formula (layers.py), and
 compounds of several layers (compound.py). A parameter that a module uses in another way, such as a class token or a scale, is followed here
-as an *operand*. Few kinds of operators combine such a parameter with the examples: the parameter is added to a tensor that holds
-examples, multiplies such a tensor, or is repeated for each example. The autograd graph has a node for every operator that uses the
-parameter, so no use is missed.
+as an *operand*. Few kinds of operators combine such a parameter with the examples: the parameter is added to a tensor that holds examples,
+multiplies such a tensor, or is repeated for each example. The autograd graph has a node for every operator that uses the parameter, so no
+use is missed.
 
 For each such operator, a vector-Jacobian product (VJP) turns the gradient of the output into the gradient of the operand, one for each
 example. Operators on parameters alone are differentiated by autograd, for all examples at once.

@@ -3,8 +3,8 @@
 This is dpcli's own *engine*: step/loop.py calls it with each micro-batch of a step. A *method* (method.py) computes the gradient of each
 example; a *clip* (clip.py) bounds its norm by C. The sensitivity holds only if the gradient of an example depends on that example alone
 (*isolation*): modules that mix examples are refused (`REFUSALS`), the *program* (the model with its loss) is *rehearsed*, which is to say
-checked on synthetic records, and in some steps one real example is checked (`checked_sums`). What is found on private records is never
-reported, except by a refusal.
+checked on synthetic records, and in some steps one real example is checked (`checked_sums`). Findings on private records are reported only
+by a refusal.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from dpcli.train.isolation.rehearsal import check_isolation
 from dpcli.train.isolation.synthetic_records import Draw, draw_kind
 from dpcli.train.torch_internals import BatchNorm, InstanceNorm
 
-# One example is processed alone, as a check, in each of the first ALWAYS_CHECKED steps, and later in a step with probability 1 /
+# To check isolation, one example is processed alone in each of the first ALWAYS_CHECKED steps, and in a later step with probability 1 /
 # CHECKED_EVERY. On a small model this takes as long as the step itself, so a check of every step would double the time of training. Fewer
 # checks find a rare fault later (`ClippedGradients.checked_sums` gives the probability).
 ALWAYS_CHECKED, CHECKED_EVERY = 32, 8
@@ -128,7 +128,7 @@ def refuse(model: nn.Module) -> None:
 
 
 def has_power_iteration(module: nn.Module) -> bool:
-    """Return whether a module is torch's spectral norm, as a parametrization or, the older one, as a hook of a layer."""
+    """Return whether a module is torch's spectral norm: the parametrization, or the older one, which is a hook of a layer."""
     return type(module).__name__ == "_SpectralNorm" or "SpectralNorm" in names_of_hooks(module)
 
 
@@ -202,7 +202,7 @@ class ClippedGradients(CheckedSums):
 
     def rehearse(self, draw: Draw) -> None:
         """Check that the program isolates examples, and choose a method for the present modes of the modules, training or evaluation."""
-        self.choose_among(draw, CANDIDATES)
+        self.choose_among(draw, CANDIDATES)  # book-keeping and vmap; a loop if neither can be used
 
     def choose_among(self, draw: Draw, candidates: Sequence[tuple[str, Build]]) -> None:
         """Check isolation, and choose one of the candidate methods.
@@ -220,7 +220,7 @@ class ClippedGradients(CheckedSums):
         reasons = () if doubt is None else (f"not book-keeping: {doubt}",)
         self.choice, self.mode = MethodChoice(choice.method, (*reasons, *choice.passed_over)), modes(self.model)
         self.form, self.description = form(draw(1)), str(self.choice)  # the form: shapes and types of one record
-        return_memory()  # of the copies that were tried: a gigabyte for GPT-2
+        return_memory()  # the copies that were tried take a gigabyte for GPT-2
 
     def checked_sums(self, batch: Batch, row: int) -> Sums:
         """Return the sums, after a comparison of one example's gradient in the batch with its gradient alone.

@@ -169,7 +169,7 @@ def recurrent(module: nn.Module, direction: Direction, state_count: int) -> Forw
 
 
 def hides_dropout(layer: nn.RNNBase) -> bool:
-    """Return whether torch draws the dropout between the layers within one operator, as it does on every device but a CPU."""
+    """Return whether torch draws the dropout between the layers within one operator. It does so on every device but a CPU."""
     return layer.dropout > 0.0 and layer.num_layers > 1 and layer.weight_ih_l0.device.type != "cpu"
 
 

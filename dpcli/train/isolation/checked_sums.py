@@ -66,7 +66,7 @@ class CheckedSums(ABC):
         return self.sums(batch)
 
     def rehearse_if_needed(self, batch: Batch) -> None:
-        """Rehearse, unless there was a rehearsal with the present modes of the modules and the same form of the records."""
+        """Rehearse if the modes of the modules or the form of the records differ from those of the last rehearsal."""
         if self.mode != modes(self.model) or self.form != form(batch):
             self.rehearse(draws_like(batch))
 
@@ -163,7 +163,7 @@ def norm(gradients: Mapping[str, PlainRows], clip: Clip, parameters: Mapping[str
     with torch.no_grad():
         norms = [torch.linalg.vector_norm(rows.values) for rows in gradients.values()]
         single_precision_norm = math.hypot(*torch.stack(norms).tolist()) if norms else 0.0
-    if single_precision_norm < LARGE:
+    if single_precision_norm < LARGE:  # up to LARGE, no square overflows
         return single_precision_norm
     return float(unclipped_norms(BatchPart(gradients, 1), clip, parameters)[0])
 

@@ -5,9 +5,8 @@ states along which dimension a tensor holds the records of a batch. The batch si
 counts records if its length is a multiple of this symbol. tracker.py follows a program and asks a rule (operators.py, moves.py) for the
 layouts of the outputs of each `Call`, given those of its arguments.
 
-A result that depends on several records is `Merged`. That is allowed, as the gradient of a weight is such a sum, as long as it does not
-enter a loss. `Mixed` is the exception that refuses the program at once. `Unknown` proves nothing: records must then be processed one by
-one.
+A result that depends on several records is `Merged`. That is allowed if it does not enter a loss: the gradient of a weight is such a
+result. `Mixed` is the exception that refuses the program at once. `Unknown` proves nothing: records must then be processed one by one.
 """
 
 from __future__ import annotations

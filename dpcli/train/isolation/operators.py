@@ -11,7 +11,7 @@ every output (layout.py), which says along which dimension the output holds reco
 
 A rule raises `Mixed` to refuse the program at once, for example if the operator pairs each record with every other record. A rule that
 returns AlongRecords wrongly breaks the guarantee; tests/train/isolation compares the rules with the operators themselves. The rules of
-operators that only move numbers are in moves.py. An operator that is not in the table `RULES` below has no rule, unless torch tags it as
+operators that only move numbers are in moves.py. An operator that is not in the table `RULES` below has a rule only if torch tags it as
 pointwise. `layout_in_shape` gives a layout to an output whose shape agrees with it, and `Shared` to one without a length that depends on
 the number of records.
 """

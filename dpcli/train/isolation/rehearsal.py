@@ -76,8 +76,8 @@ def check_isolation(model: nn.Module, loss: Loss, draw: Draw) -> Program:
 def kind_of_numbers(model: nn.Module, loss: Loss, draw: Draw) -> NumberKind:
     """Return the first kind of numbers on which the program runs without an error, at every scale, and with finite losses at the first.
 
-    A program may need positive numbers, as a logarithm does, or numbers in the unit interval, as probabilities are. If no kind gives finite
-    losses, the result is the first kind without an error. If every kind raises an error, it is the first kind of `KINDS`.
+    A program may need positive numbers, for example for a logarithm, or numbers in the unit interval, such as probabilities. If no kind
+    gives finite losses, the result is the first kind without an error. If every kind raises an error, it is the first kind of `KINDS`.
 
     Args:
         model: Copy of the model. Its attributes may change.

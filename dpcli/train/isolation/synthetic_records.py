@@ -1,8 +1,8 @@
 """Synthetic records, on which a program is checked before it reads the private ones (isolation/rehearsal.py).
 
-They have the shapes and types of the real records and random contents. Of the records' values, only the ranges of integers are used, as a
-program that looks up a table fails outside of it. Several kinds of numbers (KINDS) are tried, because a program may branch or fail on some.
-A task may draw synthetic records of its own; `draws_like` is for all others.
+They have the shapes and types of the real records and random contents. Of the records' values, only the ranges of integers are used,
+because a program that looks up a table fails outside it. Several kinds of numbers (KINDS) are tried, because a program may branch or fail
+on some. A task may draw synthetic records of its own; `draws_like` is for all others.
 
 A batch is a tensor whose first dimension counts the records, or a container of such tensors (engine/batches.py).
 """

@@ -63,7 +63,7 @@ class Program:
 def analyze(model: nn.Module, loss: Loss, like: Batch) -> Program:
     """Follow a program through its losses and their gradients, and return the verdict on it.
 
-    An error of the program itself, other than InputError, is no error here but a reason for doubt.
+    An error of the program itself, other than InputError, is only a reason for doubt here.
 
     Args:
         model: Copy of the model. Its attributes may change.
@@ -92,7 +92,7 @@ def analyze(model: nn.Module, loss: Loss, like: Batch) -> Program:
 def follow(model: nn.Module, loss: Loss, like: Batch, environment: Shapes, findings: IsolationFindings) -> bool:
     """Follow a program operator by operator, and add what is found to the findings. Return whether it was followed to its end.
 
-    Raises InputError if the program does not return one loss for each record, unless there was a reason for doubt before.
+    Raises InputError if the program does not return one loss for each record and there was no reason for doubt before.
     """
     stack = ["loss"]  # descriptions of the running modules; "loss" outside of them
     tracker = LayoutTracker(findings, batch_symbol(environment), lambda: stack[-1], tensor_names(model))

@@ -128,7 +128,7 @@ class StorageState:
 
 
 class LayoutTracker(TorchDispatchMode):  # type: ignore[no-untyped-call]
-    """A dispatch mode that tracks for every tensor along which dimension it holds records. The header of this file explains it.
+    """A dispatch mode that tracks along which dimension each tensor holds records. A tensor without records has the layout SHARED.
 
     Args:
         findings: Findings about the program. The mode adds to them.
@@ -179,7 +179,7 @@ class LayoutTracker(TorchDispatchMode):  # type: ignore[no-untyped-call]
         """
         name = func.overloadpacket.__name__
         plain_name = name.rstrip("_") if not name.startswith("__") else name  # add_ has the rule of add; __and__ keeps its name
-        # HIDDEN_ARGUMENTS: what a forward operator passes to its backward operator, and no other operator can read.
+        # HIDDEN_ARGUMENTS: values that a forward operator passes to its backward operator, and that no other operator can read.
         readable = {key: value for key, value in values.items() if key != HIDDEN_ARGUMENTS.get(plain_name)}
         call = Call(plain_name, readable, outputs, self.layout_of)
         self.record_properties(func, call)
@@ -280,7 +280,7 @@ class LayoutTracker(TorchDispatchMode):  # type: ignore[no-untyped-call]
         return mark_differing(rule_of(func, call.name)(call), record_layouts)
 
     def layouts_without_records(self, call: Call) -> Layouts:
-        """Return the layout of each output of a call whose arguments hold no records. An output may still be as long as the batch."""
+        """Return the layout of each output of a call whose arguments hold no records. Calls in CREATING may still count records."""
         if not any(is_symbolic(length) for output in call.outputs for length in output.shape):
             return SHARED
         return [self.created(call, output) if call.name in CREATING else Unknown(call.name) for output in call.outputs]
@@ -300,7 +300,7 @@ class LayoutTracker(TorchDispatchMode):  # type: ignore[no-untyped-call]
         times = coefficient(output.shape[dims[0]])
         if len(dims) > 1 or not times:
             return Unknown(call.name)
-        return AlongRecords(dims[0], outer=1, inner=times, identical=call.name not in CREATING_UNEQUAL)
+        return AlongRecords(dims[0], outer=1, inner=times, identical=call.name not in CREATING_UNEQUAL)  # random or uninitialised
 
     def index_layout(self, call: Call) -> Layout:
         """Return the layout of record indices after an operator. Record indices that are only rearranged remain record indices."""
@@ -351,7 +351,7 @@ class LayoutTracker(TorchDispatchMode):  # type: ignore[no-untyped-call]
         if line and line not in operation:
             merged_earlier = " at " in operation
             operation += f", whose result is combined with records at {line}" if merged_earlier else f" at {line}"
-        place, advice = self.running_module(), REMEDY if PAIRED in operation else ADVICE
+        place, advice = self.running_module(), REMEDY if PAIRED in operation else ADVICE  # REMEDY: for pairs of records
         result = "a loss" if place == "loss" else "an output"
         return self.record_refusal(
             f"{place}: expected {result} for each example that depends on it alone, found {operation}; {advice}"
@@ -368,7 +368,7 @@ class LayoutTracker(TorchDispatchMode):  # type: ignore[no-untyped-call]
         )
 
     def record_refusal(self, message: str) -> InputError:
-        """Record an error, unless there was an earlier one, and return the first. It is the verdict even if the user's code catches it."""
+        """Record an error if it is the first, and return the first. It is the verdict even if the user's code catches it."""
         self.findings.refusal = self.findings.refusal or InputError(message)
         return self.findings.refusal
 

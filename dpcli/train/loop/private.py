@@ -49,7 +49,7 @@ UNCHECKED = (
     "such as a training loss.",
 )
 
-# Number of times that a loop may ask for a batch after the last one, as a loop over many epochs does. An endless loop is then refused. The
+# Number of times that a loop, for example over many epochs, may ask for a batch after the last one. Then it is refused as endless. The
 # number is arbitrary.
 MOST_ENDS = 1_000
 
@@ -125,7 +125,7 @@ class Private(Displayed):
 
     def __init__(self, steps: LoopSteps, resources: ExitStack) -> None:
         self._steps = steps
-        self._release = weakref.finalize(self, resources.close)  # also if the caller drops the run without closing it
+        self._release = weakref.finalize(self, resources.close)  # closes them even if the caller drops the run without closing it
         self._ends = 0  # number of requests for a batch after the last one
 
     def _line(self) -> str:  # the text that `repr` shows (base/displayed.py)

@@ -5,8 +5,8 @@ that each step of the optimizer uses the noisy gradient and nothing else. Its *g
 their state after the last step (loop/guard.py). The functions at the end refuse what could change a gradient unseen: autocast, inference
 mode, modes that intercept operators, and hooks.
 
-A *stage* is a sequence of steps of one mechanism of the file (plan/stages.py). After a crash, steps since the last saved state may be taken
-again: these *repeated portions* of the run are charged twice.
+A *stage* is a sequence of steps of one mechanism of the file (plan/stages.py). After a crash, the steps since the last saved state may be
+taken again. These *repeated portions* are charged twice.
 """
 
 from __future__ import annotations
@@ -222,10 +222,10 @@ class LoopSteps:
             InputError: The call is out of order, or the weights, other state or the records changed.
         """
         self._require_phase(LoopPhase.IDLE, LoopPhase.DRAWN)  # a sample without a step has released nothing
-        self.guard.require_last_weights()  # outside of the block below: the caller can restore the weights and call again
+        self.guard.require_last_weights()  # outside the block below: the caller can restore the weights and call again
         self._enter_busy(LoopPhase.IDLE, LoopPhase.DRAWN)
         with self._break_off_on_error():
-            self.guard.require_unchanged(rereads_frozen=True)
+            self.guard.require_unchanged(rereads_frozen=True)  # large frozen tensors are read again only at the end
             self.guard.require_same_records()
             with self.guard.initial_modes():
                 outcome = self.run.end(unchecked)

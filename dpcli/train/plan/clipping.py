@@ -19,7 +19,7 @@ from dpcli.base.fields import POSITIVE, RATE, Constraint, Key, Selection
 from dpcli.train.engine.clip import LARGEST, SMALLEST, Adaptive, Automatic, Clip, Flat, PerGroup, PerLayer, shares
 from dpcli.train.plugin import STYLES
 
-# The limits of C, within which single precision can compare gradients with it (engine/clip.py).
+# The limits of C. Within them, single precision can compare gradients with it (engine/clip.py).
 MEASURABLE = Constraint(
     f"a number from {SMALLEST:g} to {LARGEST:g}", lambda x: SMALLEST <= x <= LARGEST, (("minimum", SMALLEST), ("maximum", LARGEST))
 )

@@ -34,7 +34,7 @@ from dpcli.train.plan.stages import Stage, is_trainable, stages
 if TYPE_CHECKING:
     from dpcli.analysis.account import Account
 
-# Consecutive steps of a run, as a pair: the number of steps before them, and the number of the last one. (200, 400) is steps 201 to 400.
+# A pair for consecutive steps of a run: the number of steps before them, and the number of the last one. (200, 400) is steps 201 to 400.
 Portion = tuple[int, int]
 
 
@@ -87,7 +87,7 @@ class TrainingPlan(PricedFile):
         return self.folder_at(self.train.output)
 
     @property
-    def private_file(self) -> str | None:  # the table to which a window of rows applies
+    def private_file(self) -> str | None:  # the table to which a window of rows applies; `tables`: endings of table files
         return self.train.data if os.path.splitext(self.train.data)[1] in self.train.tables else None
 
     @property
@@ -150,7 +150,7 @@ class TrainingPlan(PricedFile):
         return headline(self.costs([(0, self.steps), *repeated]))
 
     def _charged_entries(self, amounts: Counter[str], with_rest: bool) -> Iterable[Entry]:
-        """Yield the entries of the file with their charged amounts. `amounts` has that of each entry that training performs, by name."""
+        """Yield the entries of the file with their charged amounts. `amounts` has the amount of each entry that training performs."""
         for entry in self.pipeline.mechanisms:
             # An entry that shares the sample of a stage runs as often as the stage.
             sharing_sample = {other.name for other in sample_readers(entry, self.pipeline.mechanisms)}
@@ -238,7 +238,7 @@ def _performed_entries(pipeline: Pipeline, train: Train, path: str) -> list[Entr
 
 
 def require_last_iterate(entries: list[Entry], train: Train, pipeline: Pipeline, path: str) -> None:
-    """Raise InputError if the model is for last-iterate and the entry is not, or if training would break a premise of the entry."""
+    """Raise InputError if the model is for last-iterate (BOUNDED) and the entry is not, or training would break a premise of the entry."""
     last_iterates = [entry for entry in entries if entry.spec.final_only]
     if last_iterates and len(entries) > 1:
         raise InputError(
@@ -266,7 +266,7 @@ def _require_performable(entry: Entry, place: str) -> None:
 def _require_own_sample(entry: Entry, names: tuple[str, ...], pipeline: Pipeline, path: str) -> None:
     """Raise InputError if two entries of a schedule share their samples.
 
-    Entries outside of the schedule may share them. Such entries are charged, but training does not perform them.
+    Entries outside the schedule may share them. Such entries are charged, but training does not perform them.
     """
     sharing_sample = [other.name for other in sample_readers(entry, pipeline.mechanisms) if other is not entry]
     scheduled = [name for name in sharing_sample if name in names]

@@ -1,9 +1,9 @@
 """The stages of a training run. A stage is a sequence of steps of one *entry*, a mechanism of the file with its sampling and its steps.
 
 plan.py calls `stages` for each entry that training performs. Several entries form a *schedule*, in which each entry has its own noise,
-sampling and steps. What the accountant counts decides where a stage ends. If it counts steps, as for independent noise on Poisson samples,
-a stage may stop after any step, and costs the steps that it took. Other stages have their full cost as soon as one step was taken: a pass
-over shuffled data, a run of correlated noise, or a run of which only the last model is released (`last-iterate`).
+sampling and steps. What the accountant counts decides where a stage ends. If it counts steps, for example with independent noise on Poisson
+samples, a stage may stop after any step, and costs the steps that it took. Other stages have their full cost as soon as one step was taken:
+a pass over shuffled data, a run of correlated noise, or a run of which only the last model is released (`last-iterate`).
 
 `judge_entries` checks train.mechanism against the other tables of the file when a file is read (plugin.py names it). A *finding* is a
 problem of the file with its place.
@@ -72,7 +72,7 @@ class Stage:
 
     @property
     def largest_likely_batch(self) -> int:
-        """Return a size that a batch exceeds in fewer than 1 of 10,000 steps: the memory that a rehearsal tries is that of this size."""
+        """Return a size that a batch exceeds in fewer than 1 of 10,000 steps. A rehearsal tries whether this size fits in memory."""
         if not isinstance(self.entry.sampling, Poisson | BallsInBins):
             return ceil(self.expected_batch)
         # At least four standard deviations above the mean, and 4 more for the longer tail of small batches.
@@ -120,7 +120,7 @@ def stages(entry: Entry, dataset_size: int, start: int) -> Iterator[Stage]:
 def _stepwise(entry: Entry, dataset_size: int, start: int) -> Stage:
     """Return the single stage of an entry that is charged step by step."""
     rate = None if entry.sampling is None else entry.sampling.exact_rate(dataset_size)
-    steps = entry.runs(dataset_size).steps_at(rate)  # the stated steps, or those of the stated epochs of 1 / rate steps, rounded up
+    steps = entry.runs(dataset_size).steps_at(rate)  # the stated steps, or the stated epochs of 1 / rate steps each, rounded up
     share = Fraction(1) if rate is None else rate  # without sampling, a step uses every record
     return Stage(entry, start, steps, float(share * dataset_size))
 
@@ -144,7 +144,7 @@ def _epochs(entry: Entry, scheme: OncePerEpoch, dataset_size: int, start: int) -
     if rate is None:
         raise InputError(f'mechanism["{entry.name}"].sampling: expected a rate or a batch_size, found neither')
     if isinstance(scheme, BallsInBins):
-        participations, length = scheme.participations, int(scheme.participations / rate)  # rounded down, as by the accountant
+        participations, length = scheme.participations, int(scheme.participations / rate)  # rounded down, like the accountant's
     else:
         participations, length = 1, pass_length(scheme, dataset_size)
     # Stated epochs are rounded up, because an incomplete pass costs as much as a complete one.

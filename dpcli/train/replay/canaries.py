@@ -48,7 +48,7 @@ from dpcli.train.run.ranks import Ranks
 from dpcli.train.sampling.batch_samplers import batch_count
 from dpcli.train.tasks.learning import Learning, evaluation_mode, to_device
 
-# The three limits below are for memory, and their values are arbitrary.
+# The three limits below bound memory. Their values are arbitrary.
 SCORED_TOGETHER = 256  # number of canaries whose losses are computed at once
 MOST_NUMBERS = 2**26  # largest count of the numbers in all directions, which are held in memory: 256 MiB in single precision
 MOST_STEPS = 1024  # largest number of steps of correlated noise, whose covariance is a matrix over the steps

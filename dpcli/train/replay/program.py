@@ -157,7 +157,7 @@ class _Replay:
             trainer.records = records
             noise, recorded = prepared.noise(self.stage), recorder.record_batches(iter(batches))
             trainer.advance(len(batches), recorded, noise, self.stage.expected_batch, lambda step: None)
-        prepared.require_buffers()  # that no step changed one, as at the end of a real run
+        prepared.require_buffers()  # no step may have changed a buffer; a real run checks this at its end
 
 
 @dataclass(slots=True)

@@ -172,7 +172,7 @@ class OwnDrawsLoss:
         self.plain, self.draws = plain, draws
 
     def __call__(self, model: nn.Module, batch: Batch) -> Tensor:
-        has_fake_tensors = any(type(leaf) is not Tensor for leaf in tree_leaves(batch))  # of the check of isolation
+        has_fake_tensors = any(type(leaf) is not Tensor for leaf in tree_leaves(batch))  # the check of isolation is running
         # Under SameDraws, a probe gives the same numbers to all records.
         probed = any(isinstance(mode, SameDraws) for mode in dispatch_modes())
         if has_fake_tensors or probed:
@@ -206,7 +206,7 @@ def record_part(value: Any, position: RecordDim, count: int, dimensions: int, re
 
 
 def join(parts: Sequence[Any], position: RecordDim) -> Any:
-    """Return the draws of all records as one tensor; None if a draw has no rows of records, as a permutation of the batch."""
+    """Return the draws of all records as one tensor; None if a draw has no rows of records. A permutation of the batch has none."""
 
     def has_rows(tensor: Tensor) -> bool:
         return tensor.dim() > position.dim and tensor.shape[position.dim] == position.per_record

@@ -42,10 +42,10 @@ def claims_of(plan: TrainingPlan, records: int, significance: float = 0.05) -> D
     """
     rates = {_poisson_rate(plan, stage) for stage in plan.first_stages}
     return Declared(
-        sensitivity=1.0 + ROUNDING_OF_RECORD * plan.train.physical_batch_size,  # as the noise is enlarged (`Prepared.rounding`)
+        sensitivity=1.0 + ROUNDING_OF_RECORD * plan.train.physical_batch_size,  # enlarged as the noise is (`Prepared.rounding`)
         noise=noise_std(plan, plan.first_stages[0]),
         exchanged=1,  # one record id, by which the batches with and without the record differ
-        rate=rates.pop() if len(rates) == 1 else None,  # the audit knows one rate, or tests none
+        rate=rates.pop() if len(rates) == 1 else None,  # the audit knows one rate; with several it tests none
         records=records,
         fresh=not is_correlated(plan),  # the noise of different steps is independent
         significance=significance,
@@ -158,6 +158,6 @@ class ObservedSteps:
         """
         claims = claims_of(self.plan, records, significance)
         message = f"longest of {self.singles:,} single records: {self.longest:.6g}, declared {claims.sensitivity:.6g}"
-        passed = self.longest <= claims.sensitivity * (1.0 + ROUNDING)
+        passed = self.longest <= claims.sensitivity * (1.0 + ROUNDING)  # the same allowance as in replays
         clipping = ReplayCheck("clipping of single records", passed=passed, message=message)
         return (clipping, *observed_checks(list(self.steps_of_stage.values()), claims))

@@ -1,13 +1,13 @@
 """A training run with its charge in the ledger: how it starts, resumes, pauses and ends.
 
-The *ledger* holds what each release has cost, and refuses a run that would exceed the budget. The run is one of `dpcli train`
-(training_run.py), or one of the user's own loop with `dpcli.private` (loop/steps.py). `charged_run` prepares it and reserves its cost in
-the ledger. The caller takes steps; the first one calls `ChargedRun.start`, which saves a state and makes the charge permanent. At the end,
+The *ledger* holds what each release has cost, and refuses a run that would exceed the budget. The run belongs to `dpcli train`
+(training_run.py), or to the user's own loop with `dpcli.private` (loop/steps.py). `charged_run` prepares it and reserves its cost in the
+ledger. The caller takes steps; the first one calls `ChargedRun.start`, which saves a state and makes the charge permanent. At the end,
 `ChargedRun.end` writes the files and commits the charge. A charged run can therefore be resumed after a crash at any point. Steps that may
 have been taken before a crash are charged again. A run that an error stops before its first step gives its reservation back.
 
-In the ledger a charge is first *reserved*, then *started* (it can no longer be taken back), and at last *committed*; a reservation that is
-given back is *void*.
+In the ledger a charge is first *reserved*, then *started* (it can no longer be taken back), and at last *committed*. A reservation that is
+given back becomes *void*.
 """
 
 from __future__ import annotations
@@ -172,7 +172,7 @@ class RunCharge:
         self.started = True
 
     def give_back(self, stopped_by: BaseException | None = None) -> bool:
-        """Release the reservation unless the run was charged. Return whether neither a reservation nor a charge remains.
+        """Release the reservation of a run that was not charged. Return True if no reservation and no charge remains.
 
         If the ledger cannot be written, the reservation remains.
 
@@ -320,8 +320,8 @@ class ChargedRun:
             self.give_back()
 
     def after(self, step: int) -> Mapping[str, float] | None:
-        """Save a state if the step is a milestone of the plan. After a milestone before the last step, also measure and log the metrics,
-        unless no model but the last one may be seen.
+        """Save a state if the step is a milestone of the plan. After a milestone before the last step, also measure and log the metrics, if
+        models before the last may be seen (not `final_only`).
 
         A state is saved after the last step as well. If the results then cannot be written, a resumed run writes them without another step.
 

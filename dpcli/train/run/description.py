@@ -87,18 +87,18 @@ class Description:
         return os.path.isfile(path) and digest_of(path) == digest
 
     def count(self, name: str) -> int:
-        """Return a count from the facts about the model. Raises InputError if the fact is no count."""
+        """Return a count from the facts about the model. Raises InputError if the fact is not a count."""
         return self._checked_count(name, self.model.get(name))
 
     def shape(self, name: str) -> tuple[int, ...]:
-        """Return a shape from the facts about the model. Raises InputError if the fact is no shape."""
+        """Return a shape from the facts about the model. Raises InputError if the fact is not a shape."""
         lengths = self.model.get(name)
         if type(lengths) is not list:
             raise self._malformed_fact_error(name)
         return tuple(self._checked_count(name, length) for length in lengths)
 
     def _checked_count(self, name: str, count: object) -> int:
-        """Return a count unchanged. Raises InputError that names the fact if it is no count."""
+        """Return a count unchanged. Raises InputError, which names the fact, if it is not a count."""
         if type(count) is not int or not 0 < count < LARGEST_COUNT:
             raise self._malformed_fact_error(name)
         return count
@@ -115,7 +115,7 @@ class Description:
 
 
 def unique_names(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    """Return the members of a JSON object as a dict, as the object_pairs_hook of `json.loads`.
+    """Return the members of a JSON object as a dict. This is the object_pairs_hook of `json.loads`.
 
     Raises ValueError if a name occurs twice, because readers of JSON differ in the value that they use.
     """

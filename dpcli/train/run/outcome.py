@@ -96,7 +96,7 @@ def left_by_run(folder: str, path: str) -> bool:
     if not os.path.exists(path) or not os.path.lexists(os.path.join(folder, DESCRIPTION)):
         return False
     adapter = os.path.join(folder, ADAPTER)
-    files = [os.path.join(folder, name) for name in (*RESULT_FILES, LOCK)]
+    files = [os.path.join(folder, name) for name in (*RESULT_FILES, LOCK)]  # LOCK: the lock file of the folder
     if os.path.isdir(adapter):
         files += [os.path.join(adapter, name) for name in os.listdir(adapter)]
     return any(os.path.exists(file) and os.path.samefile(path, file) for file in files)

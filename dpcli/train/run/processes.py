@@ -39,7 +39,7 @@ class Stopped(Exception):
 
 @dataclass(slots=True)
 class StopRequest:
-    """A request to stop a run. A call returns whether a signal has made it, as the loop of the steps asks before each step."""
+    """A request to stop a run. A call returns whether a signal has made it. The loop of the steps asks before each step."""
 
     made: bool = False
 

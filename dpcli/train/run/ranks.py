@@ -70,7 +70,7 @@ class TorchrunProcesses(Ranks):
         on_gpu = device.startswith("cuda")
         if not dist.is_initialized():
             dist.init_process_group("nccl" if on_gpu else "gloo")
-        self.sending_device = "cuda" if on_gpu else "cpu"  # for nccl or gloo
+        self.sending_device = "cuda" if on_gpu else "cpu"  # nccl sends from GPUs, gloo from CPUs
         self.rank, self.world = dist.get_rank(), dist.get_world_size()
 
     @property

@@ -154,7 +154,7 @@ def _outcome(prepared: Prepared, folder: str, initial: Checkpoint, unchecked: tu
         plan=plan,
         folder=folder,
         run=initial.run,
-        repeated=tuple(plan.repeated_portions(initial.resumed)),  # of steps after each step number at which the run was resumed
+        repeated=tuple(plan.repeated_portions(initial.resumed)),  # steps after each number of steps at which the run was resumed
         private=streams.private and initial.private,
         metrics=measurement.metrics,
         method=prepared.trainer.gradients.describe(),

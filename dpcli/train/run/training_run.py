@@ -110,7 +110,7 @@ class Estimate:
 
 
 def estimate(plan: TrainingPlan) -> Estimate:
-    """Return an estimate from a step on synthetic records. The step changes nothing outside of this process, and nothing is downloaded.
+    """Return an estimate from a step on synthetic records. The step changes nothing outside this process, and nothing is downloaded.
 
     Raises:
         Unavailable: A library is not installed, a model is not downloaded, or the system is not POSIX.

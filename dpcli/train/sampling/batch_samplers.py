@@ -97,7 +97,7 @@ def correlated_sampler(
         if rate is None:
             return islice(cycle(_shuffled(population, size, batch_count(spec), stream)), spec.iterations)
         groups = list(_shuffled(population, size, spec.min_separation, stream))
-        # A group is drawn from in one of min_separation steps, so the rate within it is higher by this factor.
+        # A group has its turn in one of min_separation steps, so its rate is higher by this factor.
         return islice(_samples_of(groups, rate * spec.min_separation, stream), spec.iterations)
 
     return chain.from_iterable(batches_of_run() for _ in repeat(None))
@@ -108,7 +108,7 @@ def descent_sampler(
 ) -> Iterator[Indices]:
     """Yield the batches of last-iterate, without end: samples, or batches in turn, in which each record has one place for the whole run.
 
-    The other arguments and the errors are those of `correlated_sampler`.
+    For the other arguments and the errors, see `correlated_sampler`.
     """
     if spec.drawn is not None:
         scheme_class = Poisson if spec.drawn == "poisson" else FixedSize
@@ -172,7 +172,7 @@ def _balls_in_bins(scheme: BallsInBins, population: Population, stream: Stream) 
 
     These steps are a uniform choice among the steps of the pass, independent of the choices of other records.
     """
-    steps = int(scheme.participations / _rate(scheme, population))  # rounded down, as the accountant does
+    steps = int(scheme.participations / _rate(scheme, population))  # rounded down, like the accountant's count
     passes = (distinct_subsets(stream, steps, scheme.participations, population.records) for _ in repeat(None))
     return chain.from_iterable(_batches(step_numbers.reshape(-1), scheme.participations, steps) for step_numbers in passes)
 

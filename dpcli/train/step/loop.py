@@ -155,7 +155,7 @@ def add_noise(sums: Mapping[str, Tensor], noise: Noise, scale: float = 1.0) -> N
         foreach_multiply(noisy, scale)
     foreach_add(noisy, values)
     shift = rounding_shift(grid_of(noise.drawn_std * scale))
-    foreach_add(noisy, shift)  # `round_to_grid`, of all tensors at once
+    foreach_add(noisy, shift)  # does what `round_to_grid` does, for all tensors at once
     foreach_add(noisy, -shift)
     foreach_copy(values, noisy)
 
@@ -310,7 +310,7 @@ class Trainer:
         """Return the clipped sum of a micro-batch.
 
         Args:
-            checked_row: Row of the record that is also computed alone. There is no check if the row is outside of the micro-batch.
+            checked_row: Row of the record that is also computed alone. There is no check if the row is outside the micro-batch.
 
         Raises:
             Raised: The user's code raised an error. The message does not quote that error, because it may contain records.

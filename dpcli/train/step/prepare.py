@@ -3,9 +3,9 @@
 A *plan* is what a training file says (plan/plan.py); its *stages* are sequences of steps of one *entry*, a mechanism of the file. `prepare`
 is for the files of `dpcli train`: the task of [train] builds the learning problem. `assemble` is for `dpcli.private` too, whose caller
 passes the problem and the optimizer. Nothing is charged yet, so the preparation passes no private record to the model or its loss:
-`Prepared.rehearse` tries on synthetic records whatever could fail, and is called the *rehearsal*. *Canaries* are records or gradients that
-an audit inserts into the run, to test it (replay/canaries.py). The key `engine` of [train] chooses the *engine*, the code that clips and
-sums (ENGINES).
+`Prepared.rehearse`, the *rehearsal*, tries on synthetic records whatever could fail. *Canaries* are records or gradients that an audit
+inserts into the run, to test it (replay/canaries.py). The key `engine` of [train] chooses the *engine*, the code that clips and sums
+(ENGINES).
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ from dpcli.train.trained.weights import released_weights
 if TYPE_CHECKING:
     from dpcli.train.run.saved_state import Checkpoint
 
-# Share of the declared size. With fewer records there is a warning, if their number is public. Arbitrary; it affects the warning alone.
+# Share of the declared size. With fewer records there is a warning, if their number is public. Arbitrary; it affects only the warning.
 LEAST_SHARE = 0.9
 # Classes of the engines, by the name in the file.
 ENGINES = {"dpcli": "dpcli.train.engine.per_example:ClippedGradients", "opacus": "dpcli.train.engine.opacus:OpacusGradients"}
@@ -104,7 +104,7 @@ class Prepared:
         return self.synthetic_records(self.rehearsed_size)
 
     def synthetic_records(self, count: int) -> Batch:
-        """Return `count` synthetic records on which the program runs, as the rehearsal found."""
+        """Return `count` synthetic records with the kind of numbers on which the program ran in the rehearsal."""
         return convert_to_kind(self.trainer.gradients.numbers, self.drawn_records(count))
 
     def drawn_records(self, count: int) -> Batch:
@@ -128,14 +128,14 @@ class Prepared:
                 used with correlated noise.
         """
         for stage in self.plan.first_stages:
-            next(self.batches(stage))  # not used: a sampler that cannot draw raises its error now, as AdamBC does in the next line
+            next(self.batches(stage))  # not used: a sampler that cannot draw raises its error now; so does AdamBC in the next line
             set_noise_variance(self.trainer.optimizer, self.noise(stage), 1.0 / stage.expected_batch)
         self.trainer.gradients.rehearse(self.drawn_records)
         if self.plan.train.own_code or FUNCTION.holds(self.plan.train.model):  # the user's own model, as module:function
             self.constants[:] = constant_tensors(self.problem.model, self.problem.loss, self.synthetic_records(2))
         batch = self.synthetic_batch()
         self.trainer.gradients.checked_sums(batch, row=0)  # raises the errors that a step would raise
-        self.trainer.gradients.fix_description()  # of the method, before private records could change it
+        self.trainer.gradients.fix_description()  # the description of the method, before private records could change it
         if self.plan.train.device == "cpu":
             choose_threads(lambda: self.trainer.gradients(batch))
         begun = time.perf_counter()
@@ -246,7 +246,7 @@ def assemble(
     saved: Checkpoint | None,
     folder: str,
 ) -> Prepared:
-    """Return a problem with its trainer, in the state of `saved` if it is given. The other arguments are those of `prepare`.
+    """Return a problem with its trainer, in the state of `saved` if it is given. For the other arguments, see `prepare`.
 
     Args:
         make_optimizer: Function that returns an optimizer of a model's trained parameters.
@@ -262,7 +262,7 @@ def assemble(
     if ranks.first:
         _warn_of_size(plan, problem.count)
     canaries: Canaries | GradientCanaries | None = None
-    if plan.canaries and not plan.open_to_audit:  # canaries that are records
+    if plan.canaries and not plan.open_to_audit:  # the canaries are records; canary gradients are made below
         canaries = _record_canaries(plan, problem, streams, ranks, folder, resumed=saved is not None)
         problem = problem.with_records(canaries.inserted)
     problem = problem.on(_device(train.device))
@@ -289,7 +289,7 @@ def assemble(
         adaptive_norm=_adaptive_norm(plan, clip, streams, saved),
         ranks=ranks,
         average=_weight_average(plan, model, saved),
-        radius=radius_of(plan.stages[0].spec),  # of last-iterate, which is the only entry of its plan
+        radius=radius_of(plan.stages[0].spec),  # only for last-iterate, which is then the only entry of the plan
     )
     buffers = {name: buffer.detach().clone() for name, buffer in model.named_buffers()}
     return Prepared(plan, problem, trainer, streams, canaries, buffers)

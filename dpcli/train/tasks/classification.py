@@ -83,7 +83,7 @@ def _mlp(train: Classification, shape: tuple[int, ...], classes: int) -> nn.Modu
 
 
 def _cnn(train: Classification, shape: tuple[int, ...], classes: int) -> nn.Module:
-    """Return a network with two convolutions for images. Raises InputError if the inputs are no images."""
+    """Return a network with two convolutions for images. Raises InputError if the inputs are not images."""
     if len(shape) != 3:
         raise InputError(f"train.model: expected inputs of shape (channels, height, width) for cnn, found {shape}")
     half_height, half_width = (shape[1] + 1) // 2, (shape[2] + 1) // 2  # after the convolution of stride 2

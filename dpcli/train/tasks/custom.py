@@ -93,7 +93,7 @@ def _draw(train: Custom, records: Batch, path: str, model: nn.Module) -> Callabl
     source, function = train.canary, own_function(train.canary, path)
 
     def draw(count: int, stream: Stream) -> Batch:
-        generator = stream.bulk()  # of numpy
+        generator = stream.bulk()  # a generator of numpy
         records_drawn = checked_batch(call_user_code(source, function, count, generator), source, path, model)
         if size(records_drawn) != count or _form(records_drawn) != _form(records):
             raise InputError(f"{path}: {source}: expected {count} records with the shapes and types of the data")

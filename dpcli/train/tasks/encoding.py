@@ -164,7 +164,7 @@ def _converted_at_once(values: Values) -> NDArray[np.float64] | None:
         numbers = np.asarray(values, dtype=np.float64)
     except (ValueError, TypeError, OverflowError):
         return None
-    return numbers.copy() if numbers.ndim == 1 else None  # a copy, as missing values are replaced in place
+    return numbers.copy() if numbers.ndim == 1 else None  # a copy, because missing values are replaced in place
 
 
 def _encode_categories(cells: _Cells, feature: Feature, inputs: Encoded) -> None:

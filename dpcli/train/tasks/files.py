@@ -1,6 +1,6 @@
 """Readers of .csv, .parquet and .jsonl files, and checks of the owners of records.
 
-An *owner* is whom a record belongs to; a *window* is a part of the data by blocks of a ledger, and rows outside of it are never returned. A
+An *owner* is whom a record belongs to; a *window* is a part of the data by blocks of a ledger, and rows outside it are never returned. A
 *unit* is an owner or, if owners are bounded in each block, an owner in a block. No error message quotes a value of the data, because the
 data are private. The readers refuse what is ambiguous: of two columns with the same name one would be lost, and an owner who is written as
 1 and as "1" would count as two people. `place` is the path of the data file, with which messages begin, and `only` the window to which rows

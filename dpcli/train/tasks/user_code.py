@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 class Raised(DpcliError, RuntimeError):
     """An error of the user's code in a step.
 
-    It is no InputError, because the method by which the engine computes gradients may be its cause. The engine then tries another method.
+    It is not an InputError, because the engine's method for gradients may be its cause. The engine then tries another method.
     """
 
 
@@ -81,7 +81,7 @@ def build_model(target: str, data: str, path: str) -> nn.Module:
 
 
 def code_of(target: str, path: str) -> dict[str, str]:
-    """Return the SHA-256 of the file that defines a function, as a fact about a model. Other sources have no such fact."""
+    """Return a fact about a model: the SHA-256 of the file that defines a function. Other sources have no such fact."""
     if ":" not in target:
         return {}
     file = module_file(target.partition(":")[0], _folders(path))

@@ -163,7 +163,7 @@ def verify(folder: str, file: str, certificate: str | None = None) -> Verificati
         certificate: Path of the certificate that the attestation names, which is checked too; None if it names none.
 
     Raises:
-        InputError: The file is no attestation by dpcli, or the folder has no run with a description.
+        InputError: The file is not an attestation by dpcli, or the folder has no run with a description.
     """
     stated, is_signed = _read_statement(file)
     description_in(folder)

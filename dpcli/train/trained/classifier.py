@@ -47,7 +47,7 @@ def inputs_in(source: str, train: Classification, shape: tuple[int, ...], rows: 
         InputError: The records cannot be read.
     """
     ending = os.path.splitext(source)[1]
-    if source == DIGITS:
+    if source == DIGITS:  # the bundled images
         return digits(source).inputs
     if ending in READERS:
         if not os.path.isfile(source):
@@ -134,7 +134,7 @@ class Classifier(TrainedModel):
         return encode_columns(columns, self.train, place)
 
     def _require_as_trained(self, inputs: NDArray[Any], place: str) -> None:
-        """Raise InputError unless the shape and the range of inputs are those of training."""
+        """Raise InputError if the shape or the range of inputs differs from training."""
         if inputs.shape[1:] != self.shape:
             raise InputError(f"{place}: expected records of shape {self.shape}, as in training, found {inputs.shape[1:]}")
         if self.train.columns is not None and (np.abs(inputs) > 1).any():
@@ -147,7 +147,7 @@ class Classifier(TrainedModel):
         return label_predictions(self.probabilities(inputs, source).tolist(), labels)
 
     def measured(self, source: str, path: str) -> Metrics:
-        if path:  # that of the training file, which declares the data public, perhaps as a held-out part of the private data
+        if path:  # the path of the training file, which declares the data public, perhaps as a held-out part of the private data
             return measure_of(self.module, arrays(self.train, path, self.description.rows).public)()
         records = labelled_records(source, self.train, self.classes, self.description.rows)
         self._require_as_trained(records.inputs, source)

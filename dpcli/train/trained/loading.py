@@ -55,7 +55,7 @@ def load_model(run: str | os.PathLike[str]) -> TrainedModel:
     from dpcli.train.trained.weights import put_weights, read_weights
 
     description = description_in(os.fspath(run))
-    description.require_unchanged(*RUN_FILES)
+    description.require_unchanged(*RUN_FILES)  # the weights, the statement and the training file
     train = read_train(read_bytes(description.path(PIPELINE)), description.path(PIPELINE))
     _require_code(train, description)
     build: Callable[[Train, Description], TrainedModel] = load(train.use)
@@ -108,7 +108,7 @@ def evaluate(run: str, source: str | None) -> ModelEvaluation:
     """
     model = load_model(run)
     if source is not None:
-        measured = model.measured(source, path="")  # no path, as the training file does not name this source
+        measured = model.measured(source, path="")  # no path, because the training file does not name this source
         return ModelEvaluation(model.description, measured, source, declared=False)
     public = model.train.public
     if public is None:

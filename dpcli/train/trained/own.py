@@ -44,7 +44,7 @@ class OwnModel(TrainedModel):
 
 
 def own_model(train: Custom, description: Description) -> OwnModel:
-    """Return an OwnModel of the module that the function in [train] builds. Raises InputError if the result is no module."""
+    """Return an OwnModel of the module that the function in [train] builds. Raises InputError if the result is not a module."""
     module = public_result(train.model, place_of(description, train.model))
     if not isinstance(module, nn.Module):
         raise InputError(f"{description.folder}: {train.model}: expected a torch module, found {type(module).__name__}")

@@ -181,7 +181,7 @@ class Watch(Displayed):
         # With correlated noise, Poisson samples are drawn from groups of the records that take turns. Such batches have no test.
         takes_turns = scheme is not None and self.plan.stages[0].spec.takes_turns
         self.drawn = None if takes_turns else batches_of(scheme, self.plan.size, count)
-        allows_passes = not takes_turns and (self.drawn is None or self.drawn.allows_passes)
+        allows_passes = not takes_turns and (self.drawn is None or self.drawn.allows_passes)  # passes over the data
         torch_sampler = torch_sampler_name(loader)
         if torch_sampler is not None and scheme is not None and not allows_passes:
             self.refuse("sampling", f"a loader with {torch_sampler}, which is not {scheme.scheme} sampling and costs more")
@@ -191,10 +191,10 @@ class Watch(Displayed):
             self.refuse("sampling", f"{problem} (Opacus samples at rate 1 / len(loader), whatever the batch size)")
 
     def follow_optimizer(self, optimizer: Any, taken: int = 0) -> None:
-        """Observe an optimizer. The arguments are those of `follow`. Raises InputError if the optimizer contradicts the file."""
+        """Observe an optimizer. For the arguments, see `follow`. Raises InputError if the optimizer contradicts the file."""
         from dpcli.train.watch.noise_measurement import MeasuredNoise, contradiction, layers_of, opacus_in, steps_of
 
-        layers = layers_of(optimizer)  # the wrappers, and as the last one the optimizer that changes the weights
+        layers = layers_of(optimizer)  # the wrappers; the last layer is the optimizer that changes the weights
         earlier_steps = max(0, max(taken, steps_of(layers[-1])) - self.steps)
         self.unwatched += earlier_steps
         self.batches += earlier_steps
