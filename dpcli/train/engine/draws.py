@@ -98,9 +98,10 @@ def adjacent_in_copies(copies: int, value: Tensor, dim: int, row: int, size: int
     The attention heads of pairs are an example, where the first texts of all records are followed by the second texts. The result has a
     dimension for the copies in front of `dim`. If the indices of a record cannot be divided among the copies, the result is `adjacent`.
     """
-    if value.shape[dim] // size % copies:
+    indices_per_copy, remainder = divmod(value.shape[dim] // size, copies)
+    if remainder:
         return adjacent(value, dim, row, size)
-    return value.view(*value.shape[:dim], copies, size, -1, *value.shape[dim + 1 :]).select(dim + 1, row)
+    return value.view(*value.shape[:dim], copies, size, indices_per_copy, *value.shape[dim + 1 :]).select(dim + 1, row)
 
 
 # The positions that a record may have where a dimension has several indices for each record. A program may use any of them. Further
@@ -170,9 +171,13 @@ class SameDraws(TorchDispatchMode):  # type: ignore[no-untyped-call]
         drawn = func(*row_args, **tree_map(narrow, kwargs))
         for target, source in zip(outputs_of(batch), outputs_of(drawn), strict=True):
             part = record_view(target, row, self.size, self.part)
-            # The numbers differ for a permutation of all records, which has no part of one record.
-            if record_dim(target.shape, self.size) is not None and part.numel() == source.numel():
+            if record_dim(target.shape, self.size) is None:
+                continue
+            if part.shape == source.shape:  # also if `func` wrote to the part in place
+                part.copy_(source)
+            elif part.numel() == source.numel():  # the part has a dimension for copies
                 part.copy_(source.reshape(part.shape))
+            # In a permutation of all records, a record has another number of numbers. Such a permutation has no part of one record.
 
 
 def record_view(value: Tensor, row: int, size: int, part: RecordPart) -> Tensor:
@@ -189,6 +194,12 @@ def record_shape(value: Any, size: int) -> Any:
     if records is None:
         return value
     return [records.per_record if dim == records.dim else length for dim, length in enumerate(value)]
+
+
+def record_numbers(value: Tensor, dim: int, row: int, size: int, part: RecordPart) -> Tensor:
+    """Return a copy of one record's part of a drawn tensor, in the shape that the record alone would draw."""
+    shape_alone = adjacent(value, dim, row, size).shape
+    return part(value, dim, row, size).clone().reshape(shape_alone)
 
 
 @dataclass(frozen=True, slots=True)
@@ -234,7 +245,7 @@ class RecordedDraws(TorchDispatchMode):  # type: ignore[no-untyped-call]
         drawn = func(*args, **(kwargs or {}))
         for value in tensors(drawn):
             dims = record_dims(value.shape, self.size)
-            parts = {part: [part(value, dim, self.row, self.size).clone() for dim, _ in dims] for part in RECORD_PARTS}
+            parts = {part: [record_numbers(value, dim, self.row, self.size, part) for dim, _ in dims] for part in RECORD_PARTS}
             self.recorded.append(DrawnNumbers(value.shape, parts, states))
         return drawn
 

@@ -191,3 +191,47 @@ def test_a_draw_seeds_only_the_devices_in_use(monkeypatch: pytest.MonkeyPatch) -
     torch.rand(7)
     with fixed_seed(model), same_draws(3, 5):
         assert torch.equal(functional.dropout(torch.ones(3, 4), 0.5), first)
+
+
+# Tensors of five records in other layouts than a batch has by itself. Dropout on a CPU draws into new memory of the same layout, in place.
+LAYOUTS: dict[str, Callable[[], Tensor]] = {
+    "records first": lambda: torch.ones(5, 8),
+    "after a transpose": lambda: torch.ones(6, 5, 8).transpose(0, 1),
+    "one position": lambda: torch.ones(1, 5, 8).transpose(0, 1),
+    "channels last": lambda: torch.ones(5, 4, 3).transpose(1, 2),
+    "two copies": lambda: torch.ones(10, 4),
+    "two heads in each of three copies": lambda: torch.ones(30, 4, 4),
+    "as long as the batch": lambda: torch.ones(20, 5, 5),
+    "nothing": lambda: torch.ones(5, 0, 4),
+}
+
+
+@pytest.mark.parametrize("part", RECORD_PARTS)
+def test_any_layout_of_any_part_may_be_drawn_into(part: RecordPart) -> None:
+    def check(name: str) -> None:
+        value = LAYOUTS[name]()
+        alone = value[:, :1] if value.shape[0] != 5 and value.shape[1] == 5 else value[: value.shape[0] // 5]
+        for draw in (lambda x: functional.dropout(x, 0.5), torch.rand_like, lambda x: torch.rand(x.shape)):
+            for size, drawn_for in ((5, value), (1, alone)):
+                with same_draws(size, 3, part):
+                    assert draw(drawn_for).shape == drawn_for.shape
+            with recorded_draws(2, 5) as kept:
+                draw(value)
+            with replayed_draws(kept, part):
+                assert draw(alone).shape == alone.shape
+
+    require_each(LAYOUTS, check)
+
+
+def test_copies_as_long_as_the_batch_are_replayed() -> None:
+    """A dimension of positions may be as long as that of the records."""
+    for size in range(3, 9):
+        x, part = torch.randn(size, 6, 6), RECORD_PARTS[2]
+
+        def two_copies_of_two_heads(x: Tensor) -> Tensor:
+            return functional.dropout(torch.cat([beside(x), beside(3.0 * x)]), 0.5).unflatten(0, (2, -1, 2)).transpose(0, 1)
+
+        with recorded_draws(1, size) as kept:
+            whole = two_copies_of_two_heads(x)
+        with replayed_draws(kept, part):
+            assert torch.equal(two_copies_of_two_heads(x[1:2]), whole[1:2]), size
