@@ -27,7 +27,7 @@ TEXT = "text"
 KEY_TYPES = (TEXT, "integer", "boolean")  # types of columns whose values may be keys of an answer
 # Largest number of steps from 0. A double represents all integers up to it, so that steps are exact.
 MOST_STEPS = 2**53
-MOST_KEYS = 1_000_000  # largest number of keys that one column may declare; arbitrary, to bound memory, as all are listed
+MOST_KEYS = 1_000_000  # largest number of keys that one column may declare; all are listed, so it bounds memory; arbitrary
 # Settings of a column or a source without which another key has no effect (the argument `needs` of a `Key`).
 OF_NUMBERS = NeededSetting('type = "integer" or "decimal"', lambda column: column.type in NUMBER_TYPES)
 OF_INTEGERS = NeededSetting('type = "integer"', lambda column: column.type == "integer")

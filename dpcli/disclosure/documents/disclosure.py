@@ -39,7 +39,7 @@ COLUMNS = ("item", "asked by", "answer")
 TRUST = "trusted parties, and the premises of each number: dpcli explain threats"
 
 # Limits of the pictures. They are arbitrary, and affect what is drawn alone.
-LOWEST_SHARE = 1e-3  # smallest delta in the picture of the privacy profile, as a share of the file's delta
+LOWEST_SHARE = 1e-3  # smallest delta in the picture of delta against epsilon, as a share of the file's delta
 SMALLEST_AXIS = 1e-300  # smallest end of an axis of deltas, which is a normal double
 MOST_BARS = 20  # largest number of bars in the picture of shares, without the bar of all others
 ROOM = 1.05  # factor by which an axis is longer than what is drawn
@@ -50,7 +50,7 @@ FORMS: Mapping[Form, Callable[[Facts], Statement]] = {"report": disclosure, "reg
 def document(statement: Statement, pictures: Iterable[Chart] = (), *, strict: bool = False, date: str | None = None) -> Document:
     """Return the document of `dpcli report` about one pipeline.
 
-    The verdict and the exit code are those of `dpcli account`, but for `strict`.
+    The verdict and the exit code are the same as those of `dpcli account`, except for `strict`.
 
     strict: whether an item that is not stated gives exit code 1.
     date: date for the title; None for no date, so that the bytes depend on the file alone.

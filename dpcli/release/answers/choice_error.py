@@ -81,6 +81,6 @@ def threshold_slack(laws: SparseVectorLaws, queries: int, confidence: float) -> 
 
     def is_certified(distance: int) -> bool:
         failures = np.minimum(queries * laws.query.at_least(distance + 1.0 - furthest), 1.0)
-        return float(mass @ failures) + OMITTED <= failure  # OMITTED is for b beyond the blocks
+        return float(mass @ failures) + OMITTED <= failure  # OMITTED bounds the probability that b is outside the blocks
 
     return smallest_whole(is_certified)

@@ -229,7 +229,7 @@ def _bounded_sum(name: str, steps: Steps, aggregation: Aggregation, dialect: Dia
     if aggregation.clip is not None:
         return _clipped(name, aggregation, dialect)
     count, rows, furthest = (dialect.wide(number) for number in ("n", str(aggregation.max_rows), str(steps.furthest)))
-    not_negative = f"({name} + {count} * {furthest})"  # as engines round quotients of negative numbers in different directions
+    not_negative = f"({name} + {count} * {furthest})"  # because engines round quotients of negative numbers in different directions
     part = f"{dialect.quotient(f'({rows} * {not_negative} + {hash_number} % n)', count)} - {rows} * {furthest}"
     return f"CASE WHEN n > {aggregation.max_rows} THEN {part} ELSE {name} END"
 

@@ -47,8 +47,8 @@ OF_TOTALS = NeededSetting("max_total", lambda query: query.max_total is not None
 
 # Shares of a query's cost for its mechanisms. Each mechanism is priced with the noise that it gets, so the shares affect accuracy alone.
 # They are chosen by hand, without a proof that they are best.
-KEYS_SHARE = 0.3  # of a sum, for the selection of keys that are not declared; the noise on the sums uses the rest
-SQUARES_SHARE, SUM_SHARE, COUNT_SHARE = 0.4, 0.3, 0.3  # of a variance. The squares get most, as they have the largest range
+KEYS_SHARE = 0.3  # share of a sum for the selection of undeclared keys; the noise on the sums uses the rest
+SQUARES_SHARE, SUM_SHARE, COUNT_SHARE = 0.4, 0.3, 0.3  # shares of a variance; the squares get most because they have the largest range
 
 # What one unit adds to a sum of squares or to a total is below this number, so that the sensitivity fits into 64 bits.
 MOST_OF_UNIT = 2**62
@@ -148,7 +148,7 @@ class SumQuery(ColumnQuery):
             yield from ColumnQuery.needs(self, source)
             return
         yield from OpenKeysQuery.needs(self, source)
-        # The column needs no min and max, as the totals are clipped.
+        # The column needs no min and max, because the totals are clipped.
         problems = tuple(number_problems(source, "column", self.column))
         yield from problems
         column = source.columns.get(self.column)
@@ -297,7 +297,7 @@ class MeanQuery(ColumnQuery):
     def _row(self, key: tuple[KeyValue, ...], mean: NoisyMean, values: SteppedRange, confidence: float) -> AnswerRow:
         """Return the answer for one key, with the mean converted from steps from the centre to units of the column."""
         interval = mean.interval(confidence)
-        # In floating point, as a mean is no whole number of steps.
+        # In floating point, because a mean need not be a whole number of steps.
         value, low, high = ((number + values.middle) * values.step for number in (mean.estimate(), interval.low, interval.high))
         return postprocessed_row(self, key, value, ConfidenceInterval(low, high, confidence))
 
