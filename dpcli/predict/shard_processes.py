@@ -36,7 +36,7 @@ SEED_BYTES = 32  # size of the seed of one shard, so that practically no two sha
 # Program of a warmed process. It imports modules from the same folders as this process.
 START = "import sys; sys.path[:] = {path!r}; from dpcli.predict.warmed_process import main; main({descriptor})"
 
-# Default limit on the number of processes, as each needs memory in addition to the public model. It affects speed and memory alone.
+# Default limit on the number of processes, because each needs memory in addition to the public model. It affects speed and memory alone.
 MOST_AT_ONCE = 4
 
 
@@ -75,8 +75,8 @@ class ShardProcesses:
         work: The public part of the work, which the warmed process prepares.
         killed_message: Message of the error if a process is killed.
         jobs: Number of processes at a time, each with one thread. If None, it is the smallest of the numbers of cores and shards and
-            MOST_AT_ONCE, and the processes share the cores as threads. If forking is impossible, it is then 1, as each process has to load
-            the public model again.
+            MOST_AT_ONCE, and the processes share the cores as threads. If forking is impossible, it is then 1, because each process has to
+            load the public model again.
 
     Raises:
         InputError: If the public part cannot be built. The message comes from `work`.
@@ -178,7 +178,7 @@ class ShardProcesses:
             process = subprocess.Popen(
                 [sys.executable, "-c", command],
                 stdin=subprocess.DEVNULL,
-                stdout=2,  # standard error, as standard output is reserved for the answer of the command
+                stdout=2,  # standard error, because standard output is reserved for the answer of the command
                 pass_fds=(theirs.fileno(),),
                 env=os.environ | dict.fromkeys(ONE_THREAD, "1"),
             )
@@ -242,6 +242,6 @@ class _WarmedProcess:
 
 
 def _end_process(process: subprocess.Popen[bytes], connection: Connection) -> None:
-    """End a warmed process. Its keeper process ends its children. Its forks continue, as each ends with its own connection."""
+    """End a warmed process. Its keeper process ends its children. Its forks continue: each ends with its own connection."""
     connection.close()
     process.wait()

@@ -5,7 +5,7 @@ prediction_session.py opens the count (`open_queries`). The count is as durable 
 synchronous = EXTRA, and BEGIN IMMEDIATE before the first read. Every request opens the file again, so that forked processes share no
 connection, and no request writes to a file that has been replaced.
 
-A copy of the file would be a second budget. It is refused, as it has another inode or is on another machine. Some copies cannot be
+A copy of the file would be a second budget. It is refused because it has another inode or is on another machine. Some copies cannot be
 detected: a virtual machine or disk that is copied or restored as a whole, containers that share a machine id, and a file whose content is
 restored to an earlier state. A count in a ledger or in PostgreSQL has none of these gaps.
 """

@@ -83,7 +83,7 @@ def fit(
 
 
 def _refuse(context: click.Context, parameter: click.Parameter, value: object) -> None:
-    """Raise InputError for an option that changes how tokens are drawn, as the guarantee would not cover it."""
+    """Raise InputError for an option that changes how tokens are drawn, which the guarantee would not cover."""
     if value not in (None, False):
         from dpcli.file.pipeline.misplaced import NONE_IN_PMIXED
 

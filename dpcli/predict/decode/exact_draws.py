@@ -28,7 +28,7 @@ def draw_token(scores: Array, stream: Stream) -> int:
         raise InternalError("a score is not a finite number: this is a bug in dpcli, and no token was drawn")
     # A weight is a whole number times 2^exponent. Weights with one exponent form a group, whose sum counts in units of the lowest exponent.
     mantissa, exponent = np.frexp(np.exp(np.maximum(scores - scores.max(), LOWEST_SCORE)))
-    weights = np.ldexp(mantissa, 2 * HALF_BITS + 1).astype(np.int64)  # whole numbers of 53 bits, as a mantissa is in [1/2, 1)
+    weights = np.ldexp(mantissa, 2 * HALF_BITS + 1).astype(np.int64)  # whole numbers of 53 bits, because a mantissa is in [1/2, 1)
     lowest = int(exponent.min())
     groups = [(int(power) - lowest, np.flatnonzero(exponent == power)) for power in np.unique(exponent)[::-1]]
     sums = [_exact_sum(weights[positions]) << power for power, positions in groups]

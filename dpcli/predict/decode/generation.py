@@ -94,7 +94,7 @@ def write_texts(
     require_usable(generate, model, vocabulary, frame, path)
     with exclusive(plan.folder):  # locked, so that one command at a time uses it
         contexts = context_batches(generate, path, plan.pipeline.privacy, frame, vocabulary, model.vocabulary, plan.rows)
-        # Digests of the inputs, or sample answers of the model. They must be the same if the session is continued.
+        # Digests of the inputs, or sample answers of the model. They must be the same when the session is continued.
         inputs = {"private texts": fingerprint({"contexts": contexts}), "model": content_of(model)}
         session, counter, supplies = _begin_session(plan, ledger, resume, moved, inputs)
         writer = Writer(

@@ -266,7 +266,7 @@ def _joint_logits(model: nn.Module, adapters: Sequence[Adapter], tokens: Sequenc
 def _stacked_adapters(model: nn.Module, adapters: Sequence[Adapter]) -> Iterator[None]:
     """Within the block, each low-rank layer of the model multiplies copy k of the context by the matrix of adapter k."""
     with ExitStack() as hooks:
-        for name in adapters[0]:  # the name of a low-rank matrix is that of its layer, and ".weight"
+        for name in adapters[0]:  # the name of a low-rank matrix is the name of its layer with ".weight" appended
             layer_name, _, parameter = name.rpartition(".")
             layer = model.get_submodule(layer_name)
             if not isinstance(layer, nn.Linear) or parameter != "weight" or layer.bias is not None:

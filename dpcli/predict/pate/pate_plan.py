@@ -44,7 +44,7 @@ WITHIN_BUDGET = ("pass", "warn")  # verdicts of a budget that is not exceeded
 
 
 def ending(source: str) -> str:
-    """Return the extension of a source's name, such as ".csv"; that of "pkg.task:load" is ".task:load", which is no ending of a file."""
+    """Return the extension of a source's name, such as ".csv"; for "pkg.task:load" it is ".task:load", which no file type has."""
     return os.path.splitext(source)[1]
 
 
@@ -235,9 +235,9 @@ class Pate:
         return self.classes or BUILT_IN_LABELS
 
 
-# Keys that may change after the first label is released, as no label depends on them.
+# Keys that may change after the first label is released, because no label depends on them.
 FREE_KEYS = ("output", "test", "accounting", "sanitise")
-# Keys on which the teachers depend, and those on which their votes depend. Votes made with other values of them are refused or made anew.
+# Keys on which the teachers depend, and keys on which their votes depend. Votes made with other values of them are refused or made anew.
 TEACHER_KEYS = ("teachers", "classes", "data", "units", "shards", "salt", "label", "shift", "model", "hidden")
 VOTE_KEYS = frozenset({*TEACHER_KEYS, "queries", "held_out", "pool"})
 
@@ -272,7 +272,7 @@ class VotingPlan(PredictionPlan, PricedSession):
 
     @property
     def private_file(self) -> None:
-        """Return None, as records are read as arrays, to which no window of rows applies."""
+        """Return None: records are read as arrays, to which no window of rows applies."""
         return None
 
     def with_limits(self, queries: int, answers: int) -> Pipeline:

@@ -161,7 +161,7 @@ def _test_records(plan: PmixedPlan, side: PublicSide, tokens: int) -> tuple[tupl
 
 
 class EnsembleMethod(NamedTuple):
-    """A method of drawing tokens from an ensemble. epsilon: that of its guarantee; None if there is no guarantee."""
+    """A method of drawing tokens from an ensemble. epsilon: epsilon of its guarantee; None if there is none."""
 
     name: str
     kind: MethodKind

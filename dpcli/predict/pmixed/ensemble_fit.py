@@ -82,7 +82,7 @@ def fit(
     if ledger is not None and plan.account is None:
         raise InputError('--ledger: expected no ledger with pmixed.mode = "paper", which has no guarantee and so no cost to charge')
     _require_budget(plan)
-    # The folder is locked against other commands. It is private, as the size of a model reveals how much data its shard has.
+    # The folder is locked against other commands. It is private, because the size of a model reveals how much data its shard has.
     with exclusive(plan.folder, 0o700):
         side = public_side(plan.pmixed, plan.path)
         side.require_usable()
@@ -175,7 +175,7 @@ def _require_budget(plan: PmixedPlan) -> None:
         assert plan.account is not None and plan.account.budget is not None
         budget = plan.account.budget
         exceeds_rho = budget.rho is not None and budget.rho.verdict in OVER
-        if budget.epsilon is None or exceeds_rho:  # A radius is solved for an epsilon only.
+        if budget.epsilon is None or exceeds_rho:  # A radius is solved for only if epsilon alone is exceeded.
             raise
         cap = budget.epsilon
         try:

@@ -228,7 +228,7 @@ class PmixedPlan(PredictionPlan):
     def bounded(self) -> tuple[str, str] | None:
         """Return the key and the column of units if a unit is a whole shard, which is added or removed.
 
-        The result is None otherwise, as all texts of a unit are then in one shard.
+        The result is None otherwise: all texts of a unit are then in one shard.
         """
         if self.pmixed.units is None or self.spec.change != "remove-shard":
             return None
@@ -282,7 +282,7 @@ def _read(data: bytes, path: str) -> tuple[Pmixed, Pipeline]:
 
 
 def _require_units(pipeline: Pipeline, table: Pmixed, entry: Entry, path: str) -> None:
-    """Raise InputError if one change may affect several shards, as the account prices the change of one."""
+    """Raise InputError if one change may affect several shards: the account prices the change of one."""
     privacy = pipeline.privacy
     assert isinstance(entry.spec, EnsembleMixtureSpec)
     removes_shards = entry.spec.change == "remove-shard"

@@ -74,7 +74,7 @@ def largest_beta(target: float, order: int, rate: float, drawn: int) -> float:
     # Double the end of the bracket until the bound reaches the target.
     high = expand_until(lambda beta: query_divergence(beta, order, rate, drawn) >= target, FIRST_BETA, 2.0, LARGEST_BETA)
     lower_end, _ = bracket_root(lambda beta: target - query_divergence(beta, order, rate, drawn), 0.0, high)
-    return lower_end  # at which the bound is at most the target
+    return lower_end  # at this end, the bound is at most the target
 
 
 def query_divergence(beta: float, order: int, rate: float, drawn: int) -> float:
@@ -85,7 +85,7 @@ def query_divergence(beta: float, order: int, rate: float, drawn: int) -> float:
     if rate == 1.0:
         return unsampled_divergence(beta, order, drawn)
     log_factorial = log_factorials(order)
-    terms = [(order - 1) * math.log1p(-rate) + math.log1p((order - 1) * rate)]  # of k = 0 and 1 together
+    terms = [(order - 1) * math.log1p(-rate) + math.log1p((order - 1) * rate)]  # the terms k = 0 and k = 1 together
     for k in range(2, order + 1):
         log_binomial = float(log_factorial[order] - log_factorial[k] - log_factorial[order - k])
         terms.append(

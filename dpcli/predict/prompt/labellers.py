@@ -77,9 +77,9 @@ class OwnLabeller:
     def label(self, prompt: str) -> int:
         """Return the label.
 
-        Raises InputError if the function raises, or returns neither a label nor scores. The message of a foreign error is not repeated.
+        Raises InputError if the function raises, or returns neither a label nor scores. The function's own message is not repeated.
         """
-        try:  # Reading the result may raise too, as the result may be an object from the user's code.
+        try:  # Reading the result may raise too: it may be an object from the user's code.
             label = self._read(self.function(prompt))
         except InputError:
             raise

@@ -182,7 +182,7 @@ def plan_of(path: str) -> PromptPlan:
     """
     data = read_bytes(path)
     prompt = table_of(data, path, Prompt, "prompt")
-    # The pipeline, its entry that answers queries, and the cost of the file.
+    # `session` has the pipeline, its entry that answers queries, and the cost of the file.
     session = priced(path, data, AGGREGATORS, "prompt", prompt.mechanism)
     require_units(session.pipeline, prompt.units, path, "prompt")
     require_one_session(session.entry, path)

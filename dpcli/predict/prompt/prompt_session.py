@@ -69,7 +69,7 @@ class PromptOutcome:
         queries: Number of queries that were counted in all calls.
         texts: Number of public texts.
         answered: Number of public texts that got a label.
-        waiting: Number of public texts that have no result, as no query or answer was left.
+        waiting: Number of public texts that have no result because no query or answer was left.
         prompt: Text of the student's prompt, with {text} in place of the text to label.
         accuracy: Accuracy of the student's prompt on labelled texts that are declared public; None if the file names none.
         accuracy_without_demonstrations: Accuracy of a prompt without demonstrations on these texts.

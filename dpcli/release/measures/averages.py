@@ -48,7 +48,7 @@ OF_TOTALS = NeededSetting("max_total", lambda query: query.max_total is not None
 # Shares of a query's cost for its mechanisms. Each mechanism is priced with the noise that it gets, so the shares affect accuracy alone.
 # They are chosen by hand, without a proof that they are best.
 KEYS_SHARE = 0.3  # share of a sum for the selection of undeclared keys; the noise on the sums uses the rest
-SQUARES_SHARE, SUM_SHARE, COUNT_SHARE = 0.4, 0.3, 0.3  # shares of a variance; the squares get most because they have the largest range
+SQUARES_SHARE, SUM_SHARE, COUNT_SHARE = 0.4, 0.3, 0.3  # for a variance; squares get most: their range is the largest
 
 # What one unit adds to a sum of squares or to a total is below this number, so that the sensitivity fits into 64 bits.
 MOST_OF_UNIT = 2**62
