@@ -9,7 +9,7 @@ table of the pipeline file; its type selects the aggregator. Source: Papernot et
 
 The guarantee is the cost for any votes (mechanisms/prediction/votes.py). The cost *given the votes*, an upper bound computed here, is
 private: the operator may see it (pate/vote_account.py), and only pate/vote_release.py releases it, with noise. The *expected* cost counts
-each answer with its probability (section 3.3). It serves for planning and is no guarantee.
+each answer with its probability (section 3.3). It serves for planning and is not a guarantee.
 
 Noise is in double precision. Rounding changes the released label only if two noisy counts are closer together than the rounding error. With
 53 bits in each uniform number and noise of a vote or more, this has a probability below 10^-12 for each query and label. Attacks on

@@ -112,7 +112,7 @@ class Row:
 
 
 class SqliteQueries:
-    """The count in the file at `path`, which must exist: only `create` makes such a file. The arguments are those of `open_queries`.
+    """The count in the file at `path`, which must exist: only `create` makes such a file. The arguments are the same as for `open_queries`.
 
     Raises LedgerError if the count cannot be relied on.
     """
@@ -209,7 +209,7 @@ def _read(connection: Any, path: str) -> Row:
         (stored,) = rows
         identity, total, taken, machine, inode, place, _digest = stored
         row = Row(CountState(identity, total, taken), FileIdentity(machine, int(inode), place))
-        is_sound = stored == row.values()  # whose last value is the digest of the others
+        is_sound = stored == row.values()  # the last value is the digest of the others
     except (ValueError, TypeError):
         is_sound = False
     if not is_sound:

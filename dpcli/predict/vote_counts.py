@@ -122,6 +122,6 @@ def _refuse_labels(table: Any, teachers: int, classes: int, place: str) -> None:
 
 
 def _require_all(holds: Any, expected: str, wrong: str, place: str) -> None:
-    """Raise InputError, which names no row, unless a condition holds everywhere."""
+    """Raise InputError if a condition fails in some row. The message names no row."""
     if not holds.all():
         raise InputError(f"{place}: expected {expected}, found {wrong} in some row (the row is private)")

@@ -114,7 +114,7 @@ class Aggregation:
     max_rows: largest number of rows of a unit that count in one key.
     clip: smallest and largest sum of a unit in one key; None if its rows are bounded. No part of the key may then be steps.
     distinct: part whose different values are counted, as units and as rows; None to count units and rows. Nothing is summed then.
-    filled_columns: columns in at least one of which a row must have a value. Other rows are excluded, unless no column is named.
+    filled_columns: if not empty, rows without a value in any of these columns are excluded.
     """
 
     unit: str | None

@@ -83,7 +83,7 @@ class Column:
 
     @property
     def computed(self) -> bool:
-        """Return whether the column is computed from others, and is no column of the data."""
+        """Return whether the column is computed from others, and is not a column of the data."""
         return self.expression is not None or self.rows_of_unit
 
     @property

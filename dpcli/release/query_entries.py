@@ -28,7 +28,7 @@ from dpcli.release.query import Query, QueryMechanism, QuerySetting
 
 # Paths of the settings that default to 1 if a unit has one row (max_contributions = 1). The engine leaves out further rows and keys.
 BOUNDS_OF_ONE_ROW = (("max_rows",), ("max_groups",))
-# Allows for rounding in a sum of deltas. It affects whether a file is refused, and not the deltas that are charged.
+# Factor for rounding errors in a sum of deltas. It affects whether a file is refused, not the deltas that are charged.
 DELTA_ROUNDING = 1.0 + 1e-12
 INCONSISTENT = "DP005"  # the code of all findings here: keys that contradict each other, or that lack another one
 

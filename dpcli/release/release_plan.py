@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     from dpcli.ledger.ledger import Ledger
     from dpcli.release.engines.given_table import GivenTable, SparkFrame
 
-# A note on a plan that was made without sqlglot.
+# A note on a plan that was made without the SQL parser (sqlglot).
 EXPRESSIONS_UNREAD = "conditions and expressions were not checked: this needs pip install 'dpcli[release]'"
 WITHOUT_LEDGER = "expected --ledger, whose blocks define the rows of the window, or no window, found no ledger"
 

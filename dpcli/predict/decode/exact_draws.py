@@ -35,7 +35,7 @@ def draw_token(scores: Array, stream: Stream) -> int:
     remainder = uniform_below(sum(sums), stream)  # a uniform place in the sum of all weights, which decides the token
     for (power, positions), total in zip(groups, sums, strict=True):
         if remainder < total:
-            place = remainder >> power  # in units of the group's own exponent
+            place = remainder >> power  # the place in units of the group's own exponent
             return int(positions[_first_exceeding(weights[positions], place)])
         remainder -= total
     raise InternalError("a draw fell beyond the last token: this is a bug in dpcli, and no token was drawn")

@@ -193,7 +193,7 @@ class Transformer:
         model = self._with_adapter_layers()
         with torch.no_grad():
             for name, value in _low_rank(model).items():
-                if "lora_B" in name:  # the second of the two matrices; as it is 0, a new adapter changes no answer
+                if "lora_B" in name:  # the second of the two matrices is 0, so a new adapter changes no answer
                     value.zero_()
                 else:
                     nn.init.kaiming_uniform_(value, a=5**0.5)  # as torch initialises a linear layer

@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from dpcli.file.toml.findings import Diagnostic
 
 FUNCTION = r"[^:\s]+:[^:\s]+"  # module:function, the name of a function of the user
-BUILT_IN, HELD_OUT = "digits", "held-out"  # names of sources: a data set of scikit-learn; a share of the data declared public
+BUILT_IN, HELD_OUT = "digits", "held-out"  # sources: a data set of scikit-learn, and a share of the data declared public
 BUILT_IN_LABELS = 10  # number of labels of that data set
 ARRAY_FILES, VOTE_FILES = (".npz", ".csv", ".parquet"), (".npy", ".csv", ".parquet")
 WITH_COLUMNS = frozenset({".csv", ".parquet"})  # endings of files with named columns

@@ -80,7 +80,7 @@ def _table_columns(file_path: str, wanted: tuple[str, ...], label: str | None) -
     if LABELS in wanted:
         # By default, the labels are in the last of the columns that are not in `extra`.
         arrays[LABELS] = _numbers(file_path, columns.pop(label or next(reversed(columns))))
-    elif label is not None:  # The column of the label is no input, even where no labels are wanted.
+    elif label is not None:  # The column of the label is not an input, even if no labels are wanted.
         columns.pop(label, None)
     if not columns:
         raise InputError(f"{file_path}: expected columns of numbers besides the label; there are none")

@@ -7,7 +7,7 @@ no guarantee. Both are compared with the public model, with one model without pr
 private model (private_baseline.py). An *ablation* measures the ensemble at other values of one parameter, its *axis*, with the radius
 solved for each. The *perplexity* is e to the mean loss per token: smaller is better (token_losses.py).
 
-All perplexities but the public model's depend on the private texts, and none is charged. They are for the operator, and are no release.
+All perplexities but the public model's depend on the private texts, and none is charged. They are for the operator, not for release.
 """
 
 from __future__ import annotations

@@ -98,7 +98,7 @@ def fit(
         with tuning_processes(plan, side) as processes:
             records = cut_records(processes, shards)  # An error in the records is raised before anything is charged.
             try_fitting(processes)
-            limits, place = [token_limit(plan)], plan.pmixed.queries  # place: where tokens are counted if there is no ledger
+            limits, place = [token_limit(plan)], plan.pmixed.queries  # place: where tokens are counted without a ledger
             session, _ = begin_session(plan, "pmixed fit", ledger, inputs, limits, resume=resume, place=place)
             resumed = _teach_remaining(plan, processes, records, report)
         commit(session, ledger)
@@ -124,7 +124,7 @@ def read_fit(plan: PmixedPlan) -> Fit:
     existing = _read(plan.folder)
     if existing is None:
         raise InputError(f"{plan.folder}: no fitted models: {_folder_hint(plan)}run dpcli pmixed fit {plan.path}")
-    plan_at_start = as_at_start(plan, existing.session.window, existing.session.rows)  # with the window of the fit
+    plan_at_start = as_at_start(plan, existing.session.window, existing.session.rows)  # the plan with the window of the fit
     if existing.session.fingerprint != plan_at_start.fingerprint():
         raise InputError(
             f"{plan.path}: expected the file with which the models in {plan.folder} were fitted: keys on which their privacy depends "

@@ -268,7 +268,7 @@ def _read(data: bytes, path: str) -> tuple[Pmixed, Pipeline]:
     tables = toml_document(data, path).tables
     is_paper = type(tables.get("pmixed")) is dict and tables["pmixed"].get("mode") == "paper"
     pipeline, findings = examine(data, path)  # does not refuse a file with findings, unlike the readers of other commands
-    # The only finding of a file with the published protocol must be that of `judge_mode`.
+    # A file with the published protocol must have one finding only, the one of `judge_mode`.
     judges_mode_alone = [(finding.rule, finding.key) for finding in findings] == [("DP005", "pmixed.mode")]
     if not is_paper or pipeline is None or not judges_mode_alone:
         if findings:

@@ -22,7 +22,7 @@ from dpcli.predict.pmixed.pmixed_plan import PmixedPlan
 
 Change = Literal["replace-shard", "remove-shard"]
 Solvable = Literal["radius", "steps"]
-ACCOUNTANTS = ("rdp", "pld")  # by Renyi divergences, and by privacy-loss distributions
+ACCOUNTANTS = ("rdp", "pld")  # names in the table and in JSON: Renyi divergences, and privacy-loss distributions
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,7 +15,7 @@ from dpcli.document.document import Document, Sheet, Table
 from dpcli.release.stability.mode_comparison import ERROR, GUMBEL, MECHANISMS, PTR, STABILITY, Comparison, ModeRelease, RightCurve
 
 # Choices of what is shown. None of them changes a probability.
-LARGE = 10**15  # larger domains are written as powers of ten, as their digits would fill a cell
+LARGE = 10**15  # larger domains are written as powers of ten, because their digits would fill a cell
 DECADES = 13  # the axis of domain sizes ends at 10^(DECADES - 1)
 ROOM = 1.1  # factor by which the axis of gaps is longer than the highest curve needs, so that no line touches the frame
 DOMAINS = (10, 1000, 10**6)  # widths of a domain of numbers, in bins, as examples

@@ -78,7 +78,7 @@ class GivenDuckDB(DuckDB):
         try:
             self.connection.register(PART, part)
             ((_, kind, *_),) = self.connection.execute(f"DESCRIBE SELECT * FROM {PART}").fetchall()
-        except Exception as error:  # of DuckDB, or of the library that the table comes from; no row was read
+        except Exception as error:  # an error of DuckDB or of the table's library; no row was read
             return f"{UNREADABLE} ({type(error).__name__})"
         self.connection.unregister(PART)
         return str(kind)

@@ -71,7 +71,7 @@ class ArrowStream:
 
 @dataclass(frozen=True, slots=True)
 class PandasTable(GivenTable):
-    """A pandas DataFrame. The index is no column.
+    """A pandas DataFrame. The index is not a column.
 
     Columns of numbers, booleans and timestamps are read as they are. Each value of any other column, such as one of objects or categories,
     becomes a text by itself.
@@ -287,7 +287,7 @@ CLASSES: dict[tuple[str, str], Any] = {
 def given_table(table: object) -> GivenTable | SparkFrame:
     """Return a table in memory as an engine reads it. No row is read.
 
-    Raises InputError if the object is no table that dpcli can read. The message does not show it.
+    Raises InputError if the object is not a table that dpcli can read. The message does not show it.
     """
     for base_class in type(table).__mro__:  # the class of a table may be a subclass of the library's
         package = base_class.__module__.partition(".")[0]
@@ -297,5 +297,5 @@ def given_table(table: object) -> GivenTable | SparkFrame:
             given: GivenTable | SparkFrame = CLASSES[package, base_class.__name__](table)
             return given
     table_class = type(table)
-    advice = "; call collect() first" if table_class.__name__ == "LazyFrame" else ""  # of polars
+    advice = "; call collect() first" if table_class.__name__ == "LazyFrame" else ""  # LazyFrame is a class of polars
     raise InputError(f"{EXPECTED}, found {table_class.__module__.partition('.')[0]}.{table_class.__name__}{advice}")

@@ -58,7 +58,7 @@ def statement(aggregation: Aggregation, values: Values, dialect: Dialect, secret
     select = "SELECT" if aggregation.distinct is None else "SELECT DISTINCT"  # equal units, keys and values: one row
     kept = f"{select} {columns} FROM {layers.over(values.base())}{where}"
     keys = names.keys[: len(aggregation.keys)]  # without the part whose different values are counted
-    # One number as that of units and of rows: each row is a unit, or the rows are the different values.
+    # One number counts both units and rows: each row is a unit, or the rows are the different values.
     counts_by_key = comma_separated((*keys, "count(*)", "count(*)"))
     if terms.unit is None:  # a unit has one row, so there is nothing to bound but its sum
         sums = (dialect.total(_clipped(value, aggregation, dialect)) for value in names.values)

@@ -1,10 +1,10 @@
 """The measure quantile: values on the declared grid of a column, chosen by the exponential mechanism.
 
-The class is a [[query]] table with this measure: a field is a setting of the table, and its `Key` has the line in the manual and the
-constraint; `examples` are tables for tests. `dpcli release` calls the methods (their order is in query.py): `problems` and `needs` check
-the table and yield (path of a setting, what was expected, what was found), `mechanisms` returns the choices to price, `aggregation` the
-exact counts to ask an engine for, and `answer` the chosen values. `setting` is what they depend on outside of the table: [source], the
-adjacency and the query's cost.
+The class is a kind of [[query]] table, and a field is a key of the table: its `Key` has the help text and the constraint on the value, and
+`examples` are tables for tests. `dpcli release` calls the methods in the order that query.py states. `problems` and `needs` yield what is
+wrong with the table, as (path of a key, what was expected, what was found). `mechanisms` returns the choices to price, `aggregation` the
+exact counts to ask an engine for, and `answer` the chosen values. They depend on the table and on `setting`: [source], the adjacency and
+the query's cost.
 
 A *candidate* is a whole step of the column from min to max, and its *score* is minus the distance of its rank from the wanted share of the
 rows. The exponential mechanism prefers candidates with high scores; its cost follows from the *score range*, the largest change of the

@@ -200,7 +200,7 @@ def _right_by_permute_and_flip(case: ModeCase) -> float:
 
 def _right_by_noisy_histogram(case: ModeCase) -> float:
     """Return the probability that the leading value has the largest noisy count of the domain."""
-    return _largest_probability(case, -math.inf, case.size)  # without a threshold
+    return _largest_probability(case, -math.inf, case.size)  # -inf: there is no threshold
 
 
 def _right_by_stability_histogram(case: ModeCase) -> float:
@@ -226,7 +226,7 @@ def _largest_probability(case: ModeCase, threshold: float, size: int) -> float:
     law = case.noise
     reach = math.ceil(REACH * law.scale)
     noise = np.arange(-reach, reach + 1.0)
-    noisy_count = noise + case.gap  # of the leading value; the noisy count of another value is its noise
+    noisy_count = noise + case.gap  # noisy count of the leading value; for another value, it is the noise
     log_at_most, log_below = _log_at_most(noisy_count, law), _log_at_most(noisy_count - 1.0, law)  # log F, log (F - f)
     equal = np.exp(law.log_probability(noisy_count))  # f
     with np.errstate(all="ignore"):  # where n f underflows, the quotient is not used
