@@ -1,11 +1,11 @@
 """The [generate] table and its plan: the texts that `dpcli generate` writes and their cost, fixed before any private text is read.
 
-Private texts are dealt out to *batches* by a hash of their owner, and each written text comes from one batch. A *context* is a template
-around one private text. A *private token* is drawn from clipped and averaged logits of a batch's contexts and is charged; with a threshold,
-a noisy test lets the public model write where it agrees, and the charge is for a number of private tokens (private_tokens.py). A change of
-one unit changes one batch: that, and numbers that were fixed beforehand, carry the guarantee. A `Premise` is a condition of the guarantee,
-with who ensures it and the test that violates it on purpose. A `Key` has the help text of a key and the constraint on its value; `claim`
-marks a statement that dpcli does not enforce (base/fields.py). A `Note` is a text that may be blank and may have several lines.
+Private texts are dealt out to *batches* by a hash of their owner, and each written text comes from one batch, so a change of one unit
+changes one batch. A token that is drawn from the logits of private texts is a *private token* (private_tokens.py). All tokens are private
+and charged, except with a threshold: a noisy test then lets the public model write where it agrees, and the charge is for a number of
+private tokens. A `Key` has the help text of a key and the constraint on its value; `names_data` marks a key that names data, and `claim` a
+statement that dpcli does not enforce. A `Note` is a text that may be blank. A `Premise` is a condition of the guarantee, with who ensures
+it and the test that violates it.
 """
 
 from __future__ import annotations

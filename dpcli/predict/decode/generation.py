@@ -1,10 +1,10 @@
 """The session of `dpcli generate`, which writes private texts.
 
-A *session* is everything that one charge pays for (prediction_session.py); the *ledger*, if there is one, is the record of what was spent
-on a dataset. Private texts, each in a template called its *context*, are divided into *batches*. Each text is drawn from the clipped and
-averaged predictions of one batch, and the batches take turns; if private tokens are counted, a token from the public model costs nothing
-(private_tokens.py). The guarantee needs that nothing is drawn twice for one charge: each text is counted durably before its first token is
-drawn, and saved as soon as it is complete, so that a crash loses a text and never repeats it.
+A *session* is everything that one charge pays for (prediction_session.py), and nothing may be drawn twice for one charge. So each text is
+counted durably before its first token is drawn, and saved as soon as it is complete: a crash loses a text and never repeats it. Private
+texts, each in a template called its *context*, are divided into *batches*. Each text is drawn from the clipped and averaged predictions of
+one batch, and the batches take turns. If private tokens are counted, a token from the public model costs nothing (private_tokens.py). The
+*ledger*, if there is one, is the record of what was spent on a dataset.
 """
 
 from __future__ import annotations

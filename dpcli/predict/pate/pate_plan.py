@@ -1,12 +1,12 @@
 """The [pate] table and its plan: the numbers of queries and answers of a voting session, and their cost.
 
-Teachers are models, each trained on its own shard of private data. They vote on public *queries*; the noisy vote gives an *answer*, with
-some mechanisms only if it is clear enough. The [[mechanism]] entry states the noise on the votes and the number of queries. A *session*
-(pate_session.py) is everything that one charge pays for. Its plan is fixed before any vote is read: numbers of queries and answers that
-depended on votes would reveal them. If the budget does not pay for all answers of the file, the plan has as many as it pays for
-(`_affordable_answers`). Only the keys in FREE_KEYS may change once a label is released. A `Key` annotates a key with its help text and the
-`Constraint` on its value; `needs` is the setting without which the key is refused, `claim` marks a statement that dpcli does not enforce,
-and `names_data` a key that names data (base/fields.py).
+Teachers are models, each trained on its own shard of private data. They vote on public *queries*, and the noisy vote gives an *answer*,
+with some mechanisms only if it is clear enough. The [[mechanism]] entry states the noise on the votes and the number of queries. Numbers
+that depended on votes would reveal them, so the plan is fixed before any vote is read. If the budget does not pay for all answers of the
+file, the plan has as many as it pays for (`_affordable_answers`). Only the keys in FREE_KEYS may change once a label is released. A
+*session* is everything that one charge pays for (pate_session.py). A `Key` has the help text of a key and the `Constraint` on its value;
+`needs` is the setting without which the key is refused, `claim` marks a statement that dpcli does not enforce, and `names_data` a key that
+names data.
 """
 
 from __future__ import annotations

@@ -1,11 +1,11 @@
 """The [pmixed] table and its plan: shards, tokens and their cost, fixed before any data are read. This module does not import torch.
 
 Private texts are dealt out to *shards* by a hash (shards.py), and one model is fitted on each. Each token is drawn from some of the models,
-after they are moved to within a *radius* of a public model; it is one step of the mechanism, and is charged. The sound mode needs that one
-change moves the model of one shard only (`_require_units`, SHARD_PREMISES), and that the radius holds for every token. The published
-protocol (mode "paper") has no guarantee: such a file can be run to compare, and never priced. An *account* is the cost of a file, as the
-accountants compute it. A `Key` annotates a key with its help text and the `Constraint` on its value; `needs` is the setting without which
-the key is refused, `claim` marks a statement that dpcli does not enforce, and `names_data` a key that names data (base/fields.py).
+after they are moved to within a *radius* of a public model; it is one step of the mechanism, and is charged. The guarantee of the sound
+mode needs two things: one change moves the model of one shard only (`_require_units`, SHARD_PREMISES), and the radius holds for every
+token. The published protocol (mode "paper") has no guarantee: such a file can be run to compare, and is never priced. A `Key` has the help
+text of a key and the `Constraint` on its value; `needs` is the setting without which the key is refused, `claim` marks a statement that
+dpcli does not enforce, and `names_data` a key that names data.
 """
 
 from __future__ import annotations

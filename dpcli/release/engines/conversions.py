@@ -1,12 +1,12 @@
 """SQL that converts a column from the type in which it is stored to the type that [source.columns] declares.
 
-source_table.py calls it for each column that an engine reads, and sql_nodes.py for casts of texts. A column may be text in a csv, a decimal
-in a database and a double in parquet, and must then have the same values in every engine. A value that has no conversion becomes null, and
-counts as missing: it never fails, because an error would reveal that there is such a value.
+A column may be text in a csv, a decimal in a database and a double in parquet, and must have the same values in every engine.
+source_table.py calls this file for each column that an engine reads, and sql_nodes.py for casts of texts. A value that has no conversion
+becomes null and counts as missing. It never fails, because an error would reveal that there is such a value.
 
-A *term* is a piece of SQL, and *layers* are nested SELECTs that give names to terms, so that none is repeated (scalars.py): `layers.bind`
-returns the name of a term, and the `depth` of a term is the layer in which its names exist. A conversion is a function that returns the
-converted term, given the stored column as a term and the layers. A *family* is a group of stored types that are converted alike.
+A *family* is a group of stored types that are converted alike. A conversion is a function that returns the converted *term*, a piece of
+SQL, given the stored column as a term and the *layers*, nested SELECTs that give names to terms (scalars.py). `layers.bind` returns the
+name of a term, and the `depth` of a term is the layer in which its names exist.
 """
 
 from __future__ import annotations

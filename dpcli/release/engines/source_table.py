@@ -1,13 +1,13 @@
 """The table that an engine opens, in three forms: declared by [source], reported by the engine, and as SQL of the declared types.
 
-`SourceTable` is what the pipeline file says, `ActualTable` what the engine (DuckDB, PostgreSQL or Spark) sees, and `Values` compares them
-and writes each used column as a *term*, SQL that converts it to the declared type. *Layers* are the nested SELECTs that give names to terms
-(scalars.py): `bind` returns the name of a term, `join` adds a join to a layer, and the `depth` of a term is the layer in which its names
-exist. A value that does not have the declared type is null; it never fails. A *unit* is whom the release protects, with all of its rows; a
-*window* is the rows that the blocks of a ledger allow to read; a *join* adds columns of a public table.
+`SourceTable` is what the pipeline file says, and `ActualTable` what the engine (DuckDB, PostgreSQL or Spark) reports. `Values` compares
+them and writes each used column as a *term*, SQL that converts it to the declared type. A value that does not have the declared type
+becomes null; it never fails. Terms get names in *layers*, nested SELECTs (scalars.py). `bind` returns the name of a term, `join` adds a
+join to a layer, and the `depth` of a term is the layer in which its names exist.
 
-Two properties carry the sensitivity: a unit has one spelling, because each text is bounded as a unit of its own (`require_one_spelling`),
-and a joined public table adds no row (`joined_rows` has the proof).
+A *unit* is whom the release protects, with all of its rows. Two properties carry the sensitivity: a unit has one spelling, because each
+text is bounded as a unit of its own (`require_one_spelling`), and a joined public table adds no row (`joined_rows` has the proof). A
+*window* is the rows that a release may read, as the blocks of a ledger define them.
 """
 
 from __future__ import annotations
