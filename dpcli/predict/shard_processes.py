@@ -1,15 +1,14 @@
 """Processes for private shards, one for each shard, so that one shard cannot affect the result of another.
 
-A *shard* is the part of the private data from which one model or teacher is made (shards.py). pate, prompt and pmixed each have a class of
-`ShardWork`, which says what to do with a shard: its `prepare` returns a `Preparation`, which is the function to call on a shard, and the
-*content* of the public model that the function uses, such as a digest. One *warmed process* (warmed_process.py) imports the user's module
-and builds everything that is public. No private value is ever sent to it. For each shard it forks a process, which receives that shard,
-begins with fresh randomness for torch, numpy and `random`, and ends when it has sent its result. A *resident* process stays, and answers
-questions about its result.
+The result of a shard is a function of that shard, of fresh entropy and of public values, whatever the user's code stores, draws or seeds.
+So one change of the data changes one result. (A *shard* is the part of the private data from which one model or teacher is made,
+shards.py.) To this end, one *warmed process* (warmed_process.py) imports the user's module and builds everything that is public. No private
+value is ever sent to it. For each shard it forks a process, which receives that shard, begins with fresh randomness for torch, numpy and
+`random`, and ends when it has sent its result. A *resident* process stays, and answers questions about its result. If forking is impossible
+(because of threads, or a graphics card in use), each shard has its own warmed process.
 
-The result of a shard is therefore a function of that shard, of fresh entropy and of public values, whatever the user's code stores, draws
-or seeds. One change of the data changes one result. If forking is impossible (because of threads, or a graphics card in use), each shard
-has its own warmed process.
+pate, prompt and pmixed each have a class of `ShardWork`, which says what to do with a shard. Its `prepare` returns a `Preparation`: the
+function to call on a shard, and the *content* of the public model that the function uses, such as a digest.
 """
 
 from __future__ import annotations

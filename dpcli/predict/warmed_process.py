@@ -1,12 +1,12 @@
 """The warmed process, from which the process of each shard is forked, and the keeper of each of these processes.
 
-shard_processes.py is the *client*: it starts `main` as a program of its own, and says there why shards have separate processes. The client
-sends the public part of the work once (`ShardWork`), and then a `Task` with a private shard to the process of that shard alone. A process
-answers with a pair: True and a result, or False and an error. Each of these processes, and the warmed process too, has a temporary folder
-and a *keeper*. The keeper is the parent of the process. When the process or its client has ended, the keeper ends the group of the process,
-with all that was started in it, and removes the folder.
+shard_processes.py, the *client*, starts `main` as a program of its own, and its docstring says why shards have separate processes. The
+client sends the public part of the work once (`ShardWork`), and then a `Task` with a private shard to the process of that shard alone. A
+process answers with a pair: True and a result, or False and an error. Each of these processes, including the warmed one, has a temporary
+folder and a parent process, its *keeper*. When the process or the client has ended, the keeper ends the group of the process, with all that
+was started in it, and removes the folder.
 
-A *session* and a *group* are sets of processes in the sense of POSIX; what a process starts belongs to both of its sets, unless it leaves
+A *session* and a *group* are sets of processes in the sense of POSIX. What a process starts belongs to both of its sets, unless it leaves
 them. `setsid` starts a new session with one group, which has the number of the process. Signals are sent to groups.
 """
 

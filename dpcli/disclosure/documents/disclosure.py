@@ -1,9 +1,9 @@
 """The document of dpcli report: plain words, every item, the tables behind the numbers, and pictures.
 
-A *document* is what a command prints, before a format such as HTML or JSON is chosen (dpcli/document/document.py). statement.py says what
-is in a *statement*: answers to *items*, the questions that papers and registries ask about a private release (items.py), and *passages* in
-plain words. This module renders it. Every item that a key of the file could state appears, if need be as NOT STATED: a report must not look
-complete by silence. Without a date, equal inputs give equal bytes, so that a committed report can be compared.
+A *statement* answers *items*, the questions that papers and registries ask about a private release (items.py), and has *passages* in plain
+words; statement.py decides its content, and this module renders it. Every item that a key of the file could state appears, if need be as
+NOT STATED: a report must not look complete by silence. Without a date, equal inputs give equal bytes, so that a committed report can be
+compared.
 
 The numbers come from the *account*, the certified epsilon and delta of the file, and from its *meaning*, what an attacker can still do. A
 *curve* has an upper and a lower bound on delta at each epsilon. The *shares* of mechanisms are parts of the total cost, as the winning

@@ -1,9 +1,9 @@
 """Private texts and their owners, read from a file or from a function of the user. No message quotes a text.
 
-pmixed, prompt and generate read their private and public texts here. An *owner* is whom a text belongs to; all texts of an owner are one
-unit of privacy, unless the ledger, which may cut a dataset into *blocks* such as days, bounds each owner per block. Without a column of
-owners each text is its own owner, so that two equal texts are one unit. Owners of two types are refused: 1 and "1" might be one person.
-READERS lists the kinds of files with columns.
+pmixed, prompt and generate read their private and public texts here. The *owner* of a text is the person or thing that it belongs to. All
+texts of an owner are one unit of privacy. The exception is a ledger that cuts a dataset into *blocks*, such as days, and bounds each owner
+per block. Without a column of owners each text is its own owner, so that two equal texts are one unit. Owners of two types are refused: 1
+and "1" might be one person.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """Columns of private or public records, as files, functions and data sets give them, for records.py.
 
-A *source* is "digits" (a data set of scikit-learn), a .npz, .csv or .parquet file, or module:function. Its *columns* are arrays by name, of
-which "inputs" and "labels" are what a *teacher*, a model of one shard of private records, learns from; others name the owner or the shard
-of each record. No message quotes a record: `on_private` calls the user's code and hides the messages of its errors and warnings.
+A *source* is "digits" (a data set of scikit-learn), a .npz, .csv or .parquet file, or module:function. Its *columns* are arrays by name. A
+*teacher*, which is a model of one shard of private records, learns from the columns "inputs" and "labels"; others name the owner or the
+shard of each record. No message quotes a record: `on_private` calls the user's code and hides the messages of its errors and warnings.
 """
 
 from __future__ import annotations

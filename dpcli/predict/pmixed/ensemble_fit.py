@@ -1,10 +1,10 @@
 """The fit of an ensemble by `dpcli pmixed fit`: one model for each shard of the private texts, fine-tuned without noise.
 
-A *shard* is the part of the private texts from which one model learns (shard_models.py). The models are private: only tokens that are drawn
-from them are released (model_ensemble.py). All tokens that may ever be drawn are charged before any model is fitted, to the *ledger*, the
-record of what was spent on a dataset, if there is one; a *window* restricts the texts to some blocks of that dataset, such as days. The
+The models are private: only tokens that are drawn from them are released (model_ensemble.py). All tokens that may ever be drawn are charged
+before any model is fitted, to the *ledger* (the record of what was spent on a dataset) if there is one. A *shard* is the part of the
+private texts from which one model learns, and a *window* restricts the texts to some blocks of the ledger's dataset, such as days. The
 folder of a fit has the *session*, which is everything that this charge pays for (run.json), the learnt parameters of each model
-(shard-0000.model, ...) and, written last, fitted.json with their digests. A session without fitted.json is a fit that `--resume` continues.
+(shard-0000.model, ...) and, last, fitted.json with their digests. A session without fitted.json is a fit that `--resume` continues.
 """
 
 from __future__ import annotations

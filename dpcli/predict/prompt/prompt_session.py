@@ -1,10 +1,10 @@
 """A PromptPATE session: teachers, which are prompts with private demonstrations, vote on public texts, which then make a public prompt.
 
-`dpcli prompt` calls `vote_and_teach`. A *demonstration* is a labelled text that a prompt shows. A public text to label is a *query*, and
-the label that its noisy vote releases its *answer* (aggregators.py). All queries are charged beforehand, to a *ledger* (the record of what
-was spent on a dataset) if there is one. Each query is counted durably before its noise is drawn. Its answer is saved in the transcript in
-the session's folder, under a hash of the text; a query that is asked again gets the saved answer, at no cost. The labelled texts then make
-the *student*, a prompt that may be published.
+A *demonstration* is a labelled text that a prompt shows. A public text to label is a *query*, and the label that its noisy vote releases is
+its *answer* (aggregators.py). All queries are charged before the first vote, to a *ledger* (the record of what was spent on a dataset) if
+there is one. Each query is counted durably before its noise is drawn. Its answer is saved in the transcript in the session's folder, under
+a hash of the text; a query that is asked again gets the saved answer, at no cost. The labelled texts then make the *student*, a prompt that
+may be published. `dpcli prompt` calls `vote_and_teach`.
 """
 
 from __future__ import annotations

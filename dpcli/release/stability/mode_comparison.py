@@ -1,10 +1,10 @@
 """A comparison of mechanisms that release the most common value at the same epsilon and delta, for `dpcli release --compare`.
 
-The *lead*, or *gap*, is the count of the most common value minus the next count; the *domain* is the set of possible values. For each
-mechanism, the comparison states the probability of the right answer as a function of the gap and of the size of the domain;
-documents/stability.py shows it. All rows of the compared data have the same value, so the count of this value is the gap. No data are read:
-a user chooses a mechanism by it before anything is spent. A *unit*, whom the release protects, counts with at most `rows` rows in each of
-at most `groups` values.
+A user chooses a mechanism by this comparison before anything is spent, so no data are read. It states, for each mechanism, the probability
+of the right answer as a function of the *gap* and of the size of the *domain*; documents/stability.py shows it. The gap, or *lead*, is the
+count of the most common value minus the next count, and the domain is the set of possible values. All rows of the compared data have the
+same value, so the count of this value is the gap. A *unit*, whom the release protects, counts with at most `rows` rows in each of at most
+`groups` values.
 
 The five mechanisms are propose-test-release (a noisy test of how many units could change without another answer), the stability histogram
 (it shows a value whose noisy count exceeds a threshold), the exponential mechanism, permute-and-flip, and the maximum of a noisy histogram.
