@@ -188,7 +188,7 @@ def _refuse_network(path: str) -> None:
 
 def _prepare(connection: Any, path: str) -> None:
     """Set up the connection. Raises LedgerError if the database is not a count, or a later version of dpcli wrote it."""
-    for setting in SETTINGS:  # the pragmas of a ledger's file
+    for setting in SETTINGS:  # the same pragmas as for a ledger's file
         answer = connection.execute(setting).fetchall()
         if "journal_mode" in setting and answer != [("delete",)]:
             raise LedgerError(f"{path}: expected a rollback journal, found {answer}: another program uses it in WAL mode")

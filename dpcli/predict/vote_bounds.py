@@ -1,9 +1,9 @@
 """Bounds on a noisy choice among labels given the votes, for the aggregators (aggregators.py) and their sensitivity (vote_sensitivity.py).
 
 Teachers vote on the label of a query. GNMax adds Gaussian noise to the count of votes of each label, LNMax Laplace noise; both release the
-label of the largest noisy count, the *winner* being the label with the most votes. The first bound is on q, the probability of all outcomes
-other than the likeliest. The second is on D_a, the Renyi divergence of order a from the choice with neighbouring votes. For Gaussian noise
-of deviation s, D_a is at most
+label of the largest noisy count. The *winner* is the label with the most votes, without noise. The first bound is on q, the probability of
+all outcomes other than the likeliest. The second is on D_a, the Renyi divergence of order a from the choice with neighbouring votes. For
+Gaussian noise of deviation s, D_a is at most
 
     log[(1 - q) A^(a-1) + q B^(a-1)] / (a - 1),    A = (1 - q) / (1 - (q e^e2)^((mu2-1)/mu2)),    B = e^e1 / q^(1/(mu1-1)),
     mu2 = s sqrt(-log q), mu1 = mu2 + 1, e1 = mu1 / s^2, e2 = mu2 / s^2.

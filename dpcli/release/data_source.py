@@ -1,14 +1,14 @@
 """The [source] table: the location of the data, the column that names the unit of a row, and the values that columns may have.
 
-A *unit* is whom the release protects, such as a user with all of their rows. Numbers are rounded to whole multiples of a *step* before they
-are added, so that sums are exact integers. A *key* is a value by which answers are grouped. Sensitivities rest on what is declared here:
-bounds, steps and domains must come from the file, never from the data; values beyond the bounds are moved to them, and values outside of a
-domain are left out.
+Sensitivities rest on what is declared here, so bounds, steps and domains must come from the file, never from the data. Values beyond the
+bounds are moved to them, and values outside of a domain are left out. Numbers are rounded to whole multiples of a *step* before they are
+added, so that sums are exact integers. A *unit* is whom the release protects, such as a user with all of their rows. A *key* is a value by
+which answers are grouped.
 
-The fields of the classes are the settings of the file. A `Key` in an annotation holds a setting's line in the manual and the constraint on
-its value. `needs` is another setting without which it has no effect, `names_data` marks a setting that names the data, and `claim` one
-that dpcli takes at its word. A `Premise` is a fact on which the guarantee rests, with who ensures it and the test that breaks it;
-`dpcli explain threats` prints them.
+The fields of the classes are the settings of the file. A `Key` in an annotation has a setting's help text and the constraint on its value.
+`needs` is another setting without which it has no effect, `names_data` marks a setting that names the data, and `claim` one that dpcli
+takes at its word. A `Premise` is a fact on which the guarantee rests, with who ensures it and the test that breaks it; `dpcli explain
+threats` prints them.
 """
 
 from __future__ import annotations

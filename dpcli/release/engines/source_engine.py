@@ -57,7 +57,7 @@ def require_source(
     window: RowWindow | None = None,
     given: GivenTable | SparkFrame | None = None,
 ) -> None:
-    """Check that the source can be opened and can answer the aggregations. No row is read except those of joined tables, which are public.
+    """Check that the source can be opened and can answer the aggregations. Only rows of joined tables, which are public, are read.
 
     Raises InputError and Unavailable as `open_source` and `SqlEngine.check` do.
     """

@@ -71,7 +71,7 @@ class ModeCase:
 
     @property
     def distance(self) -> int:
-        """The number of units that may change without another answer, for propose-test-release, if ties go to another value."""
+        """The number of units that may change without changing the answer of propose-test-release, if ties go to another value."""
         # The leading value is 2. Of equal counts, `mode` takes the first value, which is 1.
         return mode({1: 0, 2: self.gap}, self.adjacency, self.rows).distance
 
