@@ -178,7 +178,7 @@ def counted_uses(facts: Facts) -> str:
 def window(facts: Facts) -> str:
     """Return the blocks of data that were read, and whether dpcli checked their rows; "" if the file states no window."""
     words = window_words(facts.privacy)
-    return f"the window {words} ({facts.rows or UNCHECKED})" if words else ""
+    return f"the window {words} ({facts.rows or UNCHECKED})" if words else ""  # UNCHECKED: dpcli did not check the rows
 
 
 def charged_mechanisms(facts: Facts) -> list[str]:

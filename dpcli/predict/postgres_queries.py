@@ -22,7 +22,7 @@ from dpcli.predict.query_counts import ANSWERS, BUSY_SECONDS, LOST, NOTHING_WRIT
 
 ATTEMPTS = 5  # number of attempts to make a count, which another process may be making at the same time; arbitrary
 NAME = re.compile(r"[A-Za-z0-9._-]{1,64}")
-MISSING = f"there is no count of queries with this name, although fitting makes one; {LOST}"
+MISSING = f"there is no count of queries with this name, although fitting makes one; {LOST}"  # LOST: no more answers
 DENIED = (
     "permission denied: {text}; expected USAGE on the schema dpcli_queries and SELECT, INSERT, UPDATE on its table budget; the first "
     "count in a database needs CREATE on the database"

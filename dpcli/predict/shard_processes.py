@@ -179,7 +179,7 @@ class ShardProcesses:
                 stdin=subprocess.DEVNULL,
                 stdout=2,  # standard error, because standard output is reserved for the answer of the command
                 pass_fds=(theirs.fileno(),),
-                env=os.environ | dict.fromkeys(ONE_THREAD, "1"),
+                env=os.environ | dict.fromkeys(ONE_THREAD, "1"),  # numeric libraries use one thread, so that it can fork
             )
         connection = Connection(ours.detach())
         try:

@@ -32,7 +32,7 @@ from dpcli.predict.query_counts import ANSWERS, BUSY_SECONDS, LOST, NOTHING_WRIT
 
 APPLICATION = 0x64706371  # "dpcq", the application id in the header of the file
 VERSION = 1  # version of SCHEMA, in the header of the file
-WORDS = FileWords("the count of queries", f"an empty file has no count: {LOST}")
+WORDS = FileWords("the count of queries", f"an empty file has no count: {LOST}")  # LOST: no more answers without a new charge
 DAMAGED = f"damaged: {LOST}"
 MEANINGS = {  # messages by the beginning of the error's name in SQLite
     **LEDGER_MEANINGS,

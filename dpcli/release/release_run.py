@@ -206,7 +206,7 @@ def _start(session: Session, plan: ReleasePlan, ledger: Ledger | None) -> None:
     try:
         # A run that an earlier call reserved is not charged again.
         ledger.reserve(plan.pipeline, session.run, why=reason("release", plan.path, plan.pipeline))
-    except REFUSALS:
+    except REFUSALS:  # the ledger refused the charge, and wrote nothing
         if recorded is None and not session.counted:  # nothing was charged, so another release may use the folder
             os.remove(os.path.join(plan.folder, RUN))
         raise

@@ -172,7 +172,7 @@ def _profile(account: Account, curve: ProfileCurve) -> tuple[Chart, ...]:
         y=Axis("delta", low, 1.0, scale="log"),
         lines=(Line("smallest bound of all accountants", points, Tone.MAIN),),
         markers=headline_marker(account),
-        notes=(GUARANTEES,),
+        notes=(GUARANTEES,),  # each point is a guarantee; the line between points is a guide
     )
     return (chart,)
 

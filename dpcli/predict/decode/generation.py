@@ -241,7 +241,7 @@ def _summary(outcome: GenerationOutcome) -> str:
     from dpcli.predict.documents.statements import guarantee
 
     plan = outcome.plan
-    restored = "" if outcome.session.charged else f" {RESTORED}"
+    restored = "" if outcome.session.charged else f" {RESTORED}"  # a warning if no ledger counts the answers
     return (
         f"{outcome.taken:,} of at most {plan.texts:,} texts of at most {plan.generate.tokens:,} tokens were written from "
         f"{plan.generate.batches:,} batches of private contexts{_private_share(outcome)}. All texts that may be written are charged, "

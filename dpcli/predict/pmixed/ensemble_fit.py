@@ -174,7 +174,7 @@ def _require_budget(plan: PmixedPlan) -> None:
     except Denied as denied:
         assert plan.account is not None and plan.account.budget is not None
         budget = plan.account.budget
-        exceeds_rho = budget.rho is not None and budget.rho.verdict in OVER
+        exceeds_rho = budget.rho is not None and budget.rho.verdict in OVER  # "fail" or "unknown"
         if budget.epsilon is None or exceeds_rho:  # A radius is solved for only if epsilon alone is exceeded.
             raise
         cap = budget.epsilon

@@ -154,8 +154,8 @@ def _train_table(settings: Pmixed, per_unit: int, folder: str) -> dict[str, obje
         "tokenizer": settings.tokenizer,
         "units": settings.units,
         "records_per_unit": per_unit if settings.units is not None else None,
-        "text": settings.text if IN_COLUMNS.met_by(settings) else None,
-        "record": settings.record if PLAIN_TEXT.met_by(settings) else None,
+        "text": settings.text if IN_COLUMNS.met_by(settings) else None,  # IN_COLUMNS: `data` is a file with named columns
+        "record": settings.record if PLAIN_TEXT.met_by(settings) else None,  # PLAIN_TEXT: `data` is a .txt file
         "lora": _without_none(adapter),
         "clipping": {"norm": GRADIENT_NORM},
     }

@@ -83,7 +83,7 @@ class OwnLabeller:
             label = self._read(self.function(prompt))
         except InputError:
             raise
-        except FAILURES as error:
+        except FAILURES as error:  # an exception, or SystemExit
             raise InputError(f"{self.target}: raised {raised_at(error)}") from error
         if label is None:
             raise InputError(f"{self.target}: expected one of the labels, or a score for each of {len(self.labels)}")

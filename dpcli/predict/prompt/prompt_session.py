@@ -233,7 +233,7 @@ def _write_outputs(outcome: PromptOutcome, released: list[PublicText]) -> None:
     content = "".join(json.dumps(line, ensure_ascii=False) + "\n" for line in lines)
     replace_file(os.path.join(plan.folder, LABELS), content.encode("utf-8", "surrogatepass"))
     replace_file(os.path.join(plan.folder, PROMPT), outcome.prompt.encode("utf-8", "surrogatepass"))
-    restored = "" if outcome.session.charged else f" {RESTORED}"
+    restored = "" if outcome.session.charged else f" {RESTORED}"  # a warning if no ledger counts the answers
     summary = (
         f"{plan.prompt.teachers:,} teachers, which are prompts with private demonstrations, voted on {outcome.queries:,} of at most "
         f"{plan.queries:,} public texts. {outcome.answered:,} labels are in {LABELS}. The prompt in {PROMPT} was chosen by these labels "

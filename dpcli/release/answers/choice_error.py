@@ -76,7 +76,7 @@ def threshold_slack(laws: SparseVectorLaws, queries: int, confidence: float) -> 
     """
     failure = failure_of(confidence)
     require_resolvable(failure)
-    lowest, mass, width = blocks(laws.threshold, FINE)
+    lowest, mass, width = blocks(laws.threshold, FINE)  # FINE: blocks per scale of the noise
     furthest = np.maximum(np.abs(lowest), np.abs(lowest + (width - 1.0)))  # largest absolute value in each block
 
     def is_certified(distance: int) -> bool:
