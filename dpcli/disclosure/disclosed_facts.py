@@ -90,9 +90,9 @@ def _unamplified(pipeline: Pipeline, file_account: Account) -> Account | None:
         return None
     in_passes = tuple(map(_in_passes, pipeline.mechanisms))
     try:
-        # Without the budget, which is not about this run.
+        # The budget is dropped: it is about the run in the file, and not about this one.
         return account(replace(pipeline, budget=None, mechanisms=in_passes), delta=file_account.delta)
-    except InternalError:  # a defect of dpcli must not be taken for a run without an account
+    except InternalError:  # a bug in dpcli must not pass for a run without an account
         raise
     except DpcliError:
         return None

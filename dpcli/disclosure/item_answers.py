@@ -1,11 +1,10 @@
 """Answers to the items of a disclosure statement: quoted from the file, or derived from its mechanisms and its account.
 
-An *item* is a question that papers or registries ask about a private release (items.py), and an *account* is the certified epsilon and
-delta of a file (dpcli/analysis). Its `winner` is the row of the accountant whose bound is stated; None if no accountant applies. A function
-that is named like an item of items.py returns the answer to that item on one line; None if the file does not state it. The other functions
-return parts of answers. An *entry* is a [[mechanism]] table of the file, and a *charge* of the account is a mechanism with the number of
-its runs (`BillLine`). A guarantee is *amplified* if its cost is smaller because records are drawn at random. rho is the parameter of zCDP.
-Upper bounds are rounded up.
+An *item* is a question that papers or registries ask about a private release (items.py). A function that has the name of an item returns
+the answer to it on one line, or None if the file does not state it. The other functions return parts of answers. Upper bounds are rounded
+up. The *account* of a file is its certified epsilon and delta (dpcli/analysis), and its `winner` the row of the accountant whose bound is
+stated; None if no accountant applies. An *entry* is a [[mechanism]] table, and a *charge* (`BillLine`) a mechanism with the number of its
+runs. A guarantee is *amplified* if its cost is smaller because records are drawn at random.
 """
 
 from __future__ import annotations
@@ -179,7 +178,7 @@ def counted_uses(facts: Facts) -> str:
 def window(facts: Facts) -> str:
     """Return the blocks of data that were read, and whether dpcli checked their rows; "" if the file states no window."""
     words = window_words(facts.privacy)
-    return f"the window {words} ({facts.rows or UNCHECKED})" if words else ""
+    return f"the window {words} ({facts.rows or UNCHECKED})" if words else ""  # UNCHECKED: dpcli did not check the rows
 
 
 def charged_mechanisms(facts: Facts) -> list[str]:

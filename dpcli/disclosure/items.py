@@ -1,8 +1,8 @@
 """The items of a disclosure statement and of a registry entry: the questions that a reader of a private release should get answered.
 
-None of the questions is ours. Each is asked by a paper, a guideline or a registry, named in `asked_by` by its letter and the place in it.
-An item also has the keys of the file that can state its answer, and the function of item_answers.py that reads them (DERIVED) from the
-*facts*, a pipeline file with its certified epsilon and delta. A *form*, the statement or the registry entry, is a list of items in
+None of the questions is ours. Each is asked by a paper, a guideline or a registry, named in `asked_by` by its letter and the place in the
+document. An item also has the keys of the file that can state its answer, and the function of item_answers.py that reads them (DERIVED)
+from the *facts*, a pipeline file with its certified epsilon and delta. A *form*, the statement or the registry entry, is a list of items in
 chapters. statement.py asks the items of a form, and documents/disclosure.py prints them.
 
 The documents are named in ASKED_BY and REGISTRY_ASKED_BY. Places in A: 1 setting, 2 definition (a data accesses, b output, c unit, d
@@ -29,7 +29,7 @@ class Item:
 
     id: stable identifier for machine-readable output.
     question: the question that it answers, in words for readers.
-    asked_by: letters of the documents that ask the question, as in the docstring of this module, each with the place in it.
+    asked_by: documents that ask the question, each by its letter (see the docstring of this module) and the place in it.
     keys: keys of the file that can state the answer. If there are none, the answer follows from keys that every file has, and an item
         without an answer is left out.
     answer: function that returns the answer of a file. It never guesses.

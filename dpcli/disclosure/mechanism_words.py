@@ -2,7 +2,7 @@
 
 An *entry* is a [[mechanism]] table of the file, and its *spec* is the object that holds the keys of its type. item_answers.py puts these
 words into answers, which stay on a readable line: long values are cut, and of long lists only the first words are named. A long number is
-rounded to the side on which the mechanism is less private.
+rounded towards less privacy.
 """
 
 from __future__ import annotations

@@ -29,7 +29,7 @@ from dpcli.mechanisms.neighbours import Adjacency
 
 # The three are arbitrary. They choose what the statement says; its numbers are bounds for any choice.
 ALARM = 0.01  # false positive rate of the attack that the statement describes
-LARGEST_EPSILON = 30.0  # A larger epsilon is called no protection, as it lets odds change by more than a factor of e^30.
+LARGEST_EPSILON = 30.0  # A larger epsilon is called no protection: it lets odds change by more than a factor of e^30.
 USELESS = 0.999  # From this true positive rate on, the statement says that the bound rules out almost nothing.
 
 Form = Literal["report", "registry"]
@@ -83,7 +83,7 @@ class Statement:
 
     @property
     def silent(self) -> tuple[Answer, ...]:
-        """The answers without a text, as the file says nothing about their items."""
+        """The answers that the file does not state."""
         return tuple(answer for answer in self.answers if not answer.stated)
 
 

@@ -9,7 +9,7 @@ table of the pipeline file; its type selects the aggregator. Source: Papernot et
 
 The guarantee is the cost for any votes (mechanisms/prediction/votes.py). The cost *given the votes*, an upper bound computed here, is
 private: the operator may see it (pate/vote_account.py), and only pate/vote_release.py releases it, with noise. The *expected* cost counts
-each answer with its probability (section 3.3). It serves for planning and is no guarantee.
+each answer with its probability (section 3.3). It serves for planning and is not a guarantee.
 
 Noise is in double precision. Rounding changes the released label only if two noisy counts are closer together than the rounding error. With
 53 bits in each uniform number and noise of a vote or more, this has a probability below 10^-12 for each query and label. Attacks on
@@ -109,7 +109,7 @@ class Aggregator(ABC):
     The class methods read the entry alone, before any vote is read. The other methods need votes.
 
     Attributes:
-        abstains: Whether a query may get no answer, as its largest count is compared with a threshold first.
+        abstains: Whether a query may get no answer, because its largest count is first compared with a threshold.
         queries_key: Key of the entry that states the number of queries it pays for.
     """
 
@@ -292,7 +292,7 @@ class LnMax(Aggregator):
 
     def answer_releases(self, counts: Counts, weights: Array) -> Releases:
         def total(log_q: Array, weights: Array, orders: Array) -> Array:
-            epsilon = 2.0 / self.scale  # of one release: a changed vote moves one count up and another one down
+            epsilon = 2.0 / self.scale  # epsilon of one release: a changed vote moves one count up and another one down
             return total_rdp_laplace(log_q, weights, epsilon, orders)
 
         return merge_releases(log_q_laplace(counts, self.scale), weights, total)
@@ -303,7 +303,7 @@ def _gaussian_total(sigma: float) -> TotalRdp:
 
 
 def aggregator_class(entry: Entry) -> type[Aggregator]:
-    """Return the aggregator class for the entry's type. Raises KeyError for a type that is no vote: callers have checked the type."""
+    """Return the aggregator class for the entry's type. Raises KeyError for a type that is no vote; callers check the type first."""
     aggregator: type[Aggregator] = load(AGGREGATORS[entry.type])
     return aggregator
 

@@ -20,9 +20,9 @@ from dpcli.ledger.stores.postgres_connection import MEANINGS as LEDGER_MEANINGS
 from dpcli.ledger.stores.postgres_connection import Limits, ServerSchema, bounded_transaction, driver, place_of, settings_of
 from dpcli.predict.query_counts import ANSWERS, BUSY_SECONDS, LOST, NOTHING_WRITTEN, UNSURE, CountState, require_count
 
-ATTEMPTS = 5  # number of attempts to make a count, as another process may make it at the same time; arbitrary
+ATTEMPTS = 5  # number of attempts to make a count, which another process may be making at the same time; arbitrary
 NAME = re.compile(r"[A-Za-z0-9._-]{1,64}")
-MISSING = f"there is no count of queries with this name, although fitting makes one; {LOST}"
+MISSING = f"there is no count of queries with this name, although fitting makes one; {LOST}"  # LOST: no more answers
 DENIED = (
     "permission denied: {text}; expected USAGE on the schema dpcli_queries and SELECT, INSERT, UPDATE on its table budget; the first "
     "count in a database needs CREATE on the database"
@@ -50,7 +50,7 @@ ADD = "INSERT INTO dpcli_queries.budget VALUES (%s, %s, %s, 0) ON CONFLICT (name
 
 
 class PostgresQueries:
-    """A count of answers in a PostgreSQL database. The arguments are those of `open_queries`, whose place is here `url`."""
+    """A count of answers in a PostgreSQL database. The arguments are the same as for `open_queries`, with `url` as the place."""
 
     def __init__(
         self, url: str, identity: str, total: int, new: bool = False, seconds: float = BUSY_SECONDS, counted_noun: str = ANSWERS
@@ -114,7 +114,7 @@ class PostgresQueries:
 
     @contextmanager
     def _transaction(self) -> Iterator[Any]:
-        """Open a new connection, as forks would share an open one, and a transaction with bounded waits and a durable commit.
+        """Open a new connection (forks would share an open one) and a transaction with bounded waits and a durable commit.
 
         Raises LedgerError if a setting of the server could lose a commit, and for every error of the server.
         """
@@ -135,7 +135,7 @@ class _Raced(Exception):
 def split_name(url: str) -> tuple[str, str]:
     """Return a URL without its name, and the name: ".../database#a" -> (".../database", "a").
 
-    Raises InputError, which quotes no part of the URL, as it may hold a password, if there is no valid name.
+    Raises InputError if there is no valid name. It quotes no part of the URL, which may hold a password.
     """
     address, _, name = url.rpartition("#")
     if not address or NAME.fullmatch(name) is None:

@@ -54,7 +54,7 @@ class PredictionPlan(FilePlan):
 
     Attributes:
         section: Name of the table in the file, such as "pate", and of the subclass's field that holds the table.
-        free: Keys of the table that may change after a session has begun, as its cost does not depend on them.
+        free: Keys of the table that may change after a session has begun, because its cost does not depend on them.
     """
 
     section: ClassVar[str]

@@ -45,7 +45,7 @@ class AnswerLimit:
     Attributes:
         total: Largest number of answers.
         counted_noun: Plural noun for the answers, for messages.
-        name: Name that tells this count from the session's first one, for which it is None.
+        name: Name that distinguishes this count from the session's first one, whose name is None.
     """
 
     total: int
@@ -89,8 +89,8 @@ def open_queries(
         place: A path, sqlite:///path, or postgresql://user@host/database#name.
         identity: Fingerprint of the session: its models, its data, and every number of the file on which its privacy depends.
         total: Number of answers that the session's charge pays for.
-        new: Whether to create a missing count. It is True only before a session's first answer. Afterwards a missing count is refused, as
-            it may have been removed. An existing count is continued in both cases.
+        new: Whether to create a missing count. It is True only before a session's first answer. Afterwards a missing count is refused: it
+            may have been removed. An existing count is continued in both cases.
         moved: Whether the user confirms (--moved) that the file was moved to this path in its latest state. dpcli cannot verify this.
         seconds: Longest wait for the locks of other processes, in seconds.
         counted_noun: Plural noun for the answers, for messages.
@@ -128,13 +128,13 @@ def begin_session(
     """Charge a new session in full, or continue the session in the plan's folder, and open its counts. Noise may be drawn only afterwards.
 
     Args:
-        command: Command that begins the session, as the ledger names it.
+        command: Name of the command that begins the session, for the ledger.
         ledger: Ledger to charge; None if there is none.
         inputs: Digest of each input other than the file, by name.
         limits: Limits on the answers, one for each kind.
         resume: Whether to continue the session in the folder.
         moved, place: As in `AnswerLimit.open`, for every count.
-        released: Path of the file of answers; None if there is none. The first call for a session refuses a file that exists, as another
+        released: Path of the file of answers; None if there is none. The first call for a session refuses a file that exists: another
             session wrote it.
 
     Returns:
@@ -158,7 +158,7 @@ def begin_session(
 
 
 def require_count_of(path: str, last: int, counter: AnswerCounter) -> None:
-    """Raise LedgerError if the file of answers has an answer that the count lacks, as an earlier state of the count was then restored.
+    """Raise LedgerError if the file of answers has an answer that the count lacks: an earlier state of the count was then restored.
 
     If earlier states of both files are restored, this function does not detect it.
 

@@ -101,7 +101,7 @@ class LedgerQueries:
 
 
 def require_count(count: int, name: str = "count") -> int:
-    """Return `count`. Raises InputError unless it is an int, and no bool, from 1 to LARGEST_COUNT; `name` names it in the message."""
+    """Return `count`. Raises InputError unless it is an int from 1 to LARGEST_COUNT, not a bool; messages call it `name`."""
     if type(count) is not int or not 1 <= count <= LARGEST_COUNT:
         raise InputError(f"{name}: expected a whole number of answers, at least 1, found {count!r}")
     return count

@@ -1,15 +1,14 @@
 """Processes for private shards, one for each shard, so that one shard cannot affect the result of another.
 
-A *shard* is the part of the private data from which one model or teacher is made (shards.py). pate, prompt and pmixed each have a class of
-`ShardWork`, which says what to do with a shard: its `prepare` returns a `Preparation`, which is the function to call on a shard, and the
-*content* of the public model that the function uses, such as a digest. One *warmed process* (warmed_process.py) imports the user's module
-and builds everything that is public. No private value is ever sent to it. For each shard it forks a process, which receives that shard,
-begins with fresh randomness for torch, numpy and `random`, and ends when it has sent its result. A *resident* process stays, and answers
-questions about its result.
+The result of a shard is a function of that shard, of fresh entropy and of public values, whatever the user's code stores, draws or seeds.
+So one change of the data changes one result. (A *shard* is the part of the private data from which one model or teacher is made,
+shards.py.) To this end, one *warmed process* (warmed_process.py) imports the user's module and builds everything that is public. No private
+value is ever sent to it. For each shard it forks a process, which receives that shard, begins with fresh randomness for torch, numpy and
+`random`, and ends when it has sent its result. A *resident* process stays, and answers questions about its result. If forking is impossible
+(because of threads, or a graphics card in use), each shard has its own warmed process.
 
-The result of a shard is therefore a function of that shard, of fresh entropy and of public values, whatever the user's code stores, draws
-or seeds. One change of the data changes one result. If forking is impossible (because of threads, or a graphics card in use), each shard
-has its own warmed process.
+pate, prompt and pmixed each have a class of `ShardWork`, which says what to do with a shard. Its `prepare` returns a `Preparation`: the
+function to call on a shard, and the *content* of the public model that the function uses, such as a digest.
 """
 
 from __future__ import annotations
@@ -36,7 +35,7 @@ SEED_BYTES = 32  # size of the seed of one shard, so that practically no two sha
 # Program of a warmed process. It imports modules from the same folders as this process.
 START = "import sys; sys.path[:] = {path!r}; from dpcli.predict.warmed_process import main; main({descriptor})"
 
-# Default limit on the number of processes, as each needs memory in addition to the public model. It affects speed and memory alone.
+# Default limit on the number of processes, because each needs memory in addition to the public model. It affects speed and memory alone.
 MOST_AT_ONCE = 4
 
 
@@ -75,8 +74,8 @@ class ShardProcesses:
         work: The public part of the work, which the warmed process prepares.
         killed_message: Message of the error if a process is killed.
         jobs: Number of processes at a time, each with one thread. If None, it is the smallest of the numbers of cores and shards and
-            MOST_AT_ONCE, and the processes share the cores as threads. If forking is impossible, it is then 1, as each process has to load
-            the public model again.
+            MOST_AT_ONCE, and the processes share the cores as threads. If forking is impossible, it is then 1, because each process has to
+            load the public model again.
 
     Raises:
         InputError: If the public part cannot be built. The message comes from `work`.
@@ -178,9 +177,9 @@ class ShardProcesses:
             process = subprocess.Popen(
                 [sys.executable, "-c", command],
                 stdin=subprocess.DEVNULL,
-                stdout=2,  # standard error, as standard output is reserved for the answer of the command
+                stdout=2,  # standard error, because standard output is reserved for the answer of the command
                 pass_fds=(theirs.fileno(),),
-                env=os.environ | dict.fromkeys(ONE_THREAD, "1"),
+                env=os.environ | dict.fromkeys(ONE_THREAD, "1"),  # numeric libraries use one thread, so that it can fork
             )
         connection = Connection(ours.detach())
         try:
@@ -242,6 +241,6 @@ class _WarmedProcess:
 
 
 def _end_process(process: subprocess.Popen[bytes], connection: Connection) -> None:
-    """End a warmed process. Its keeper process ends its children. Its forks continue, as each ends with its own connection."""
+    """End a warmed process. Its keeper process ends its children. Its forks continue: each ends with its own connection."""
     connection.close()
     process.wait()

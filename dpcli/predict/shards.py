@@ -2,8 +2,8 @@
 
 A *shard* is the part of the private data from which one model, one teacher or one batch of texts is made. The commands pate, pmixed, prompt
 and generate deal units out to shards here. The shard of a unit depends on that unit alone: if a unit is added, removed or changed, all
-other units stay in their shards, and one change affects one shard. Shards of equal sizes would break this, as adding or removing one record
-would change all of them. A *premise* is a condition of the guarantee, with who sees to it and the test that breaks it on purpose
+other units stay in their shards, and one change affects one shard. Shards of equal sizes would break this: adding or removing one record
+would change all of them. A *premise* is a condition of the guarantee, with who ensures it and the test that breaks it on purpose
 (base/premise.py).
 """
 
@@ -19,7 +19,7 @@ from dpcli.mechanisms.neighbours import Adjacency
 
 KEY = b"dpcli shard 1"  # key of the hash; a new key would move units to other shards
 
-# The premises of each number that a session of private prediction states.
+# The premises of every guarantee that a session of private prediction states.
 SESSION_PREMISES: Premises = (
     Premise(
         "No answer is drawn twice for one charge.",
@@ -38,7 +38,7 @@ SESSION_PREMISES: Premises = (
     ),
 )
 
-# The premises of the numbers that pate, pmixed and prompt state, in addition to the premises of the mechanism.
+# The premises of the guarantees of pate, pmixed and prompt, in addition to the premises of the mechanism.
 SHARD_PREMISES: Premises = (
     *SESSION_PREMISES,
     Premise(
@@ -98,9 +98,9 @@ def shards_of_texts(
 
     Args:
         units: The owner of each text if the file names owners, and the texts themselves otherwise.
-        names_owners: Whether the file names owners. Otherwise each text is a unit. Under replace-one it is named by its index, as a text
-            that changes keeps its index. Under the other adjacencies it is named by its content, as indices change if other texts are
-            added, removed or blanked.
+        names_owners: Whether the file names owners. Otherwise each text is a unit. Under replace-one it is named by its index, because a
+            text that changes keeps its index. Under the other adjacencies it is named by its content, because indices change if other texts
+            are added, removed or blanked.
     """
     is_named_by_index = adjacency is Adjacency.REPLACE_ONE and not names_owners
     names = range(len(units)) if is_named_by_index else units

@@ -5,7 +5,7 @@ prediction_session.py opens the count (`open_queries`). The count is as durable 
 synchronous = EXTRA, and BEGIN IMMEDIATE before the first read. Every request opens the file again, so that forked processes share no
 connection, and no request writes to a file that has been replaced.
 
-A copy of the file would be a second budget. It is refused, as it has another inode or is on another machine. Some copies cannot be
+A copy of the file would be a second budget. It is refused because it has another inode or is on another machine. Some copies cannot be
 detected: a virtual machine or disk that is copied or restored as a whole, containers that share a machine id, and a file whose content is
 restored to an earlier state. A count in a ledger or in PostgreSQL has none of these gaps.
 """
@@ -32,7 +32,7 @@ from dpcli.predict.query_counts import ANSWERS, BUSY_SECONDS, LOST, NOTHING_WRIT
 
 APPLICATION = 0x64706371  # "dpcq", the application id in the header of the file
 VERSION = 1  # version of SCHEMA, in the header of the file
-WORDS = FileWords("the count of queries", f"an empty file has no count: {LOST}")
+WORDS = FileWords("the count of queries", f"an empty file has no count: {LOST}")  # LOST: no more answers without a new charge
 DAMAGED = f"damaged: {LOST}"
 MEANINGS = {  # messages by the beginning of the error's name in SQLite
     **LEDGER_MEANINGS,
@@ -112,7 +112,7 @@ class Row:
 
 
 class SqliteQueries:
-    """The count in the file at `path`, which must exist: only `create` makes such a file. The arguments are those of `open_queries`.
+    """The count in the file at `path`, which must exist: only `create` makes such a file. The arguments are the same as for `open_queries`.
 
     Raises LedgerError if the count cannot be relied on.
     """
@@ -188,7 +188,7 @@ def _refuse_network(path: str) -> None:
 
 def _prepare(connection: Any, path: str) -> None:
     """Set up the connection. Raises LedgerError if the database is not a count, or a later version of dpcli wrote it."""
-    for setting in SETTINGS:  # the pragmas of a ledger's file
+    for setting in SETTINGS:  # the same pragmas as for a ledger's file
         answer = connection.execute(setting).fetchall()
         if "journal_mode" in setting and answer != [("delete",)]:
             raise LedgerError(f"{path}: expected a rollback journal, found {answer}: another program uses it in WAL mode")
@@ -209,7 +209,7 @@ def _read(connection: Any, path: str) -> Row:
         (stored,) = rows
         identity, total, taken, machine, inode, place, _digest = stored
         row = Row(CountState(identity, total, taken), FileIdentity(machine, int(inode), place))
-        is_sound = stored == row.values()  # whose last value is the digest of the others
+        is_sound = stored == row.values()  # the last value is the digest of the others
     except (ValueError, TypeError):
         is_sound = False
     if not is_sound:

@@ -1,9 +1,9 @@
 """Bounds on a noisy choice among labels given the votes, for the aggregators (aggregators.py) and their sensitivity (vote_sensitivity.py).
 
 Teachers vote on the label of a query. GNMax adds Gaussian noise to the count of votes of each label, LNMax Laplace noise; both release the
-label of the largest noisy count, the *winner* being the label with the most votes. The first bound is on q, the probability of all outcomes
-other than the likeliest. The second is on D_a, the Renyi divergence of order a from the choice with neighbouring votes. For Gaussian noise
-of deviation s, D_a is at most
+label of the largest noisy count. The *winner* is the label with the most votes, without noise. The first bound is on q, the probability of
+all outcomes other than the likeliest. The second is on D_a, the Renyi divergence of order a from the choice with neighbouring votes. For
+Gaussian noise of deviation s, D_a is at most
 
     log[(1 - q) A^(a-1) + q B^(a-1)] / (a - 1),    A = (1 - q) / (1 - (q e^e2)^((mu2-1)/mu2)),    B = e^e1 / q^(1/(mu1-1)),
     mu2 = s sqrt(-log q), mu1 = mu2 + 1, e1 = mu1 / s^2, e2 = mu2 / s^2.
@@ -31,10 +31,10 @@ else:
     Counts = Any
 
 FARTHEST_GAP = 1e300  # Gaps between two counts are capped at this many noise scales, so that log_tail stays finite.
-# By these relative amounts, bounds are rounded up. Smaller ones might make a bound false.
-LOG_ROUNDING = 4e-15  # of the log of a probability; a sum of a few hundred tails has a smaller error
-ROUNDING = 1e-13  # of a divergence; a sum of divergences has a smaller error
-LARGEST_EXPONENT = 600.0  # its exponential is still a finite float
+# Bounds are rounded up by these relative amounts. Smaller ones might make a bound false.
+LOG_ROUNDING = 4e-15  # for the log of a probability; the sum of a few hundred tails has a smaller error
+ROUNDING = 1e-13  # for a divergence; a sum of divergences has a smaller error
+LARGEST_EXPONENT = 600.0  # largest exponent that is used; its exponential is still a finite float
 
 
 def log_q_gaussian(counts: Counts, sigma: float) -> Array:
@@ -44,7 +44,7 @@ def log_q_gaussian(counts: Counts, sigma: float) -> Array:
         counts: (n, m) votes for each of m >= 2 labels.
         sigma: Standard deviation of the noise on each count, in votes.
     """
-    # log Phi(-gap / (sqrt 2 sigma)), as the difference of two noisy counts has noise of deviation sqrt 2 sigma
+    # log Phi(-gap / (sqrt 2 sigma)), because the noise of the difference of two noisy counts has deviation sqrt 2 sigma
     return _union(counts, lambda gaps: log_ndtr_array(gaps * (-1.0 / (math.sqrt(2.0) * sigma))))
 
 
@@ -79,7 +79,7 @@ def log_answered(largest: Array, threshold: float, sigma: float) -> LogThreshold
 def _union(counts: Counts, log_tail: Callable[[Array], Array]) -> Array:
     """Return log of the union bound: the sum of the tails at all gaps behind the winner.
 
-    It is capped at log(1 - 1/m), as the likeliest of m labels has a probability of at least 1/m.
+    It is capped at log(1 - 1/m): the likeliest of m labels has a probability of at least 1/m.
     """
     ordered = np.sort(counts, axis=1)  # Rows that differ only in the order of labels then give the same bits.
     gaps = ordered[:, -1:] - ordered[:, :-1]
@@ -199,7 +199,7 @@ def divergence(log_q: Array, log_1q: Array, log_a: Array, log_b: Array, above_on
         likely_excess = np.exp(log_1q) * np.expm1(np.minimum(likely, LARGEST_EXPONENT))
         unlikely_excess = np.exp(np.minimum(unlikely, LARGEST_EXPONENT))
         log_moment = np.log1p(likely_excess + unlikely_excess)
-        # Where an exponential would overflow, both terms are added in logs. No digits cancel, as the sum is far above 1.
+        # Where an exponential would overflow, both terms are added in logs. No digits cancel, because the sum is far above 1.
         far = (likely > LARGEST_EXPONENT) | (unlikely > LARGEST_EXPONENT)
         if far.any():
             log_moment[far] = np.logaddexp(log_1q[far] + likely[far], log_q[far] + above_one * log_b[far])

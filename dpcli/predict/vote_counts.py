@@ -48,7 +48,7 @@ class VoteCounts:
         """Return the largest difference between a count and the student's prediction, (k,), for the queries that start at `first`.
 
         The predictions are (k, m) probabilities of labels. The predicted votes are rounded down. The difference is then a whole number >= 0
-        that changes by at most one if one vote changes, as the analysis given the votes requires.
+        that changes by at most one if one vote changes, which the analysis given the votes requires.
         """
         counts = self.counts[first : first + len(predictions)]
         predicted_counts = np.floor(self.teachers * predictions)
@@ -122,6 +122,6 @@ def _refuse_labels(table: Any, teachers: int, classes: int, place: str) -> None:
 
 
 def _require_all(holds: Any, expected: str, wrong: str, place: str) -> None:
-    """Raise InputError, which names no row, unless a condition holds everywhere."""
+    """Raise InputError if a condition fails in some row. The message names no row."""
     if not holds.all():
         raise InputError(f"{place}: expected {expected}, found {wrong} in some row (the row is private)")

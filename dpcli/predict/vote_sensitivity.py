@@ -135,10 +135,10 @@ def threshold_by_distance(largest: Array, threshold: float, sigma: float, order:
         teachers: Number of teachers, which is also the number of distances.
     """
     counts = np.arange(teachers + 1.0)  # every value that a largest count can have
-    log_q = np.minimum(*log_answered(counts, threshold, sigma))  # of the less likely outcome: answered or unanswered
-    # The cost is that of a release of L2 sensitivity sqrt 2. The largest count has sensitivity 1, which equals noise larger by sqrt 2.
+    log_q = np.minimum(*log_answered(counts, threshold, sigma))  # for the less likely outcome: answered or unanswered
+    # `rdp_gaussian` takes noise for L2 sensitivity sqrt 2. The largest count has sensitivity 1, which equals noise larger by sqrt 2.
     changes = np.abs(np.diff(rdp_gaussian(log_q, math.sqrt(2.0) * sigma, np.array([order]))[:, 0]))
-    local = np.maximum(np.append(changes, 0.0), np.append(0.0, changes))  # of one more vote and of one fewer; 0 beyond the ends
+    local = np.maximum(np.append(changes, 0.0), np.append(0.0, changes))  # for one more vote and one fewer; 0 beyond the ends
     votes = np.clip(np.rint(largest), 0, teachers).astype(int)
     by_distance = np.zeros((len(votes), teachers))
     for d in range(teachers):

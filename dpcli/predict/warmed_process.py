@@ -1,13 +1,13 @@
 """The warmed process, from which the process of each shard is forked, and the keeper of each of these processes.
 
-shard_processes.py is the *client*: it starts `main` as a program of its own, and says there why shards have separate processes. The client
-sends the public part of the work once (`ShardWork`), and then a `Task` with a private shard to the process of that shard alone. A process
-answers with a pair: True and a result, or False and an error. Each of these processes, and the warmed process too, has a temporary folder
-and a *keeper*. The keeper is the parent of the process. When the process or its client has ended, the keeper ends the group of the process,
-with all that was started in it, and removes the folder.
+shard_processes.py, the *client*, starts `main` as a program of its own, and its docstring says why shards have separate processes. The
+client sends the public part of the work once (`ShardWork`), and then a `Task` with a private shard to the process of that shard alone. A
+process answers with a pair: True and a result, or False and an error. Each of these processes, including the warmed one, has a temporary
+folder and a parent process, its *keeper*. When the process or the client has ended, the keeper ends the group of the process, with all that
+was started in it, and removes the folder.
 
-A *session* and a *group* are sets of processes in the sense of POSIX; what a process starts belongs to both of its sets, unless it leaves
-them. `setsid` starts a new session with one group, whose number is that of the process. Signals are sent to groups.
+A *session* and a *group* are sets of processes in the sense of POSIX. What a process starts belongs to both of its sets, unless it leaves
+them. `setsid` starts a new session with one group, which has the number of the process. Signals are sent to groups.
 """
 
 from __future__ import annotations
@@ -36,11 +36,11 @@ from dpcli.base.errors import DpcliError, InputError, Unavailable
 from dpcli.numerics.arrays import np
 from dpcli.predict.models.model_answers import on_private
 
-# A fork has no other threads than the one that forks, and numeric libraries would wait for theirs for ever. The parent therefore has one.
+# A fork has only the thread that forked, and numeric libraries would wait for ever for their other threads. So the parent has one thread.
 ONE_THREAD = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS")
 TEMPORARY = ("TMPDIR", "JOBLIB_TEMP_FOLDER")  # Without the latter, joblib would write to /dev/shm.
-# Number and distance of the checks between SIGTERM and SIGKILL: one second in all. Trackers of shared memory ignore SIGTERM, and clean up
-# in that time.
+# Number of checks between SIGTERM and SIGKILL, and seconds between two checks: one second in all. Trackers of shared memory ignore SIGTERM,
+# and clean up in that time.
 GRACE_CHECKS, CHECK_SECONDS = 100, 0.01
 
 
@@ -117,7 +117,7 @@ def _prepare(connection: Connection, temporary: str) -> None:
     with contextlib.suppress(ImportError):
         import tqdm  # type: ignore[import-untyped]
 
-        # The progress bars of tqdm must start no thread, as a process with threads cannot be forked.
+        # The progress bars of tqdm must not start a thread, because a process with threads cannot be forked.
         tqdm.tqdm.monitor_interval = 0
     try:
         prepared = shard_work.prepare()
@@ -149,7 +149,7 @@ def _prepare(connection: Connection, temporary: str) -> None:
 def _become_keeper(descriptor: int, temporary: str, work: Callable[[], None]) -> NoReturn:
     """Do the work in a process with its own session and folder. Both are removed when the process ends or the connection is closed.
 
-    The calling process becomes the keeper, in a session of its own. `descriptor` is that of the connection to the client.
+    The calling process becomes the keeper, in a session of its own. `descriptor` belongs to the connection to the client.
     """
     os.setsid()  # Signals of the terminal and of the parent's group do not reach this process.
     signal.signal(signal.SIGCHLD, signal.SIG_DFL)
@@ -239,7 +239,7 @@ def _result_of(place: str, work: Callable[[Any], Any], argument: Any) -> tuple[b
 
 
 def _discard_output() -> None:
-    """Discard the standard output and error of this process, as they may contain private values."""
+    """Discard the standard output and error of this process, which may contain private values."""
     null_device = os.open(os.devnull, os.O_WRONLY)
     for descriptor in (1, 2):
         os.dup2(null_device, descriptor)
@@ -250,7 +250,7 @@ def _reopen_files() -> None:
     """Open each open regular file again, so that this process has its own file positions. This works on Linux only.
 
     Forks share the positions of open files, and would move them for each other. A file that is open for writing only is opened for
-    appending, as all forks wrote at one shared position before.
+    appending, because all forks wrote at one shared position before.
     """
     kept_flags = os.O_ACCMODE | os.O_APPEND | os.O_NONBLOCK | os.O_SYNC
     with contextlib.suppress(FileNotFoundError):

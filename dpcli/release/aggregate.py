@@ -1,9 +1,9 @@
 """Aggregations: the exact sums of integers by key that a query needs, before any noise is added.
 
-An `Aggregation` is the question that a measure (measures/), such as a count or a sum, asks of an engine (engines/), such as DuckDB, which
-answers it by one SQL statement. It states the bounds on a *unit* (whom the release protects, with all of its rows) too, from which the
-sensitivity follows, so an engine that let a unit add more would make the noise too small. The answer, a `Total` for each *key* by which
-rows are grouped, is exact and private: only a measure may use it, and only to add noise or to choose with noise.
+An `Aggregation` is the question that a measure (measures/), such as a count or a sum, asks of an engine (engines/), such as DuckDB. The
+engine answers it by one SQL statement. The question also states the bounds on a *unit* (whom the release protects, with all of its rows).
+The sensitivity follows from them: if an engine let a unit add more, the noise would be too small. The answer has a `Total` for each *key*
+by which rows are grouped. It is exact and private: only a measure may use it, and only to add noise or to choose with noise.
 """
 
 from __future__ import annotations
@@ -114,7 +114,7 @@ class Aggregation:
     max_rows: largest number of rows of a unit that count in one key.
     clip: smallest and largest sum of a unit in one key; None if its rows are bounded. No part of the key may then be steps.
     distinct: part whose different values are counted, as units and as rows; None to count units and rows. Nothing is summed then.
-    filled_columns: columns in at least one of which a row must have a value. Other rows are excluded, unless no column is named.
+    filled_columns: if not empty, rows without a value in any of these columns are excluded.
     """
 
     unit: str | None

@@ -16,7 +16,7 @@ from dpcli.file.pipeline.model import Budget, Privacy
 from dpcli.release.cost import QueryCost
 from dpcli.release.query import Query
 
-# Allows for rounding in the shares of the budget, whose sum must not exceed 1; the account decides in the end.
+# Factor for rounding errors in the shares of the budget, whose sum must not exceed 1. The account decides in the end.
 SHARE_ROUNDING = 1.0 - 1e-12
 # The bisection divides the interval by 2^60, which is more than a double resolves. Fewer halvings would give a little more noise.
 HALVINGS = 60

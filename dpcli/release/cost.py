@@ -84,7 +84,7 @@ class QueryCost:
     def share(self, part: float) -> QueryCost:
         """Return a share of the cost, rounded down, stated as the whole cost is: as epsilon or as rho.
 
-        part: the share, above 0 and at most 1. The caller sees to it that the parts of one cost add up to at most 1.
+        part: the share, above 0 and at most 1. The caller ensures that the parts of one cost add up to at most 1.
 
         Raises InputError if the share of the cost is below LEAST_COST.
         """

@@ -1,14 +1,14 @@
 """The [source] table: the location of the data, the column that names the unit of a row, and the values that columns may have.
 
-A *unit* is whom the release protects, such as a user with all of their rows. Numbers are rounded to whole multiples of a *step* before they
-are added, so that sums are exact integers. A *key* is a value by which answers are grouped. Sensitivities rest on what is declared here:
-bounds, steps and domains must come from the file, never from the data; values beyond the bounds are moved to them, and values outside of a
-domain are left out.
+Sensitivities rest on what is declared here, so bounds, steps and domains must come from the file, never from the data. Values beyond the
+bounds are moved to them, and values outside of a domain are left out. Numbers are rounded to whole multiples of a *step* before they are
+added, so that sums are exact integers. A *unit* is whom the release protects, such as a user with all of their rows. A *key* is a value by
+which answers are grouped.
 
-The fields of the classes are the settings of the file. A `Key` in an annotation holds a setting's line in the manual and the constraint on
-its value. `needs` is another setting without which it has no effect, `names_data` marks a setting that names the data, and `claim` one
-that dpcli takes at its word. A `Premise` is a fact on which the guarantee rests, with who ensures it and the test that breaks it;
-`dpcli explain threats` prints them.
+The fields of the classes are the settings of the file. A `Key` in an annotation has a setting's help text and the constraint on its value.
+`needs` is another setting without which it has no effect, `names_data` marks a setting that names the data, and `claim` one that dpcli
+takes at its word. A `Premise` is a fact on which the guarantee rests, with who ensures it and the test that breaks it; `dpcli explain
+threats` prints them.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ TEXT = "text"
 KEY_TYPES = (TEXT, "integer", "boolean")  # types of columns whose values may be keys of an answer
 # Largest number of steps from 0. A double represents all integers up to it, so that steps are exact.
 MOST_STEPS = 2**53
-MOST_KEYS = 1_000_000  # largest number of keys that one column may declare; arbitrary, to bound memory, as all are listed
+MOST_KEYS = 1_000_000  # largest number of keys that one column may declare; all are listed, so it bounds memory; arbitrary
 # Settings of a column or a source without which another key has no effect (the argument `needs` of a `Key`).
 OF_NUMBERS = NeededSetting('type = "integer" or "decimal"', lambda column: column.type in NUMBER_TYPES)
 OF_INTEGERS = NeededSetting('type = "integer"', lambda column: column.type == "integer")
@@ -83,7 +83,7 @@ class Column:
 
     @property
     def computed(self) -> bool:
-        """Return whether the column is computed from others, and is no column of the data."""
+        """Return whether the column is computed from others, and is not a column of the data."""
         return self.expression is not None or self.rows_of_unit
 
     @property

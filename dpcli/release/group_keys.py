@@ -69,7 +69,7 @@ def group_keys(query: Query, setting: QuerySetting) -> tuple[GroupKey, ...]:
 
 
 def column_key(setting: QuerySetting, name: str, declared: bool = True) -> GroupKey:
-    """Return a column as a key. declared: whether only declared values count, as other values would reveal who is in the data.
+    """Return a column as a key. declared: whether only declared values count; other values would reveal who is in the data.
 
     Raises InternalError if only declared values count, and the column declares none.
     """
@@ -97,12 +97,12 @@ def limited_to_keys(query: Query, source: Source) -> Query:
 def declared_key_count(query: Query, source: Source) -> int | None:
     """Return the number of keys that the columns of `by` declare in the pipeline file; 1 without `by`.
 
-    The result is None if a domain file lists some of them, as the price of a query must not depend on a file that may be missing.
+    The result is None if a domain file lists some of them: the price of a query must not depend on a file that may be missing.
     """
     columns = [source.columns[name] for name in query.by]
     if any(column.domain_file for column in columns):
         return None
-    # The name and the folder are those of a domain file, which no column here has.
+    # The name and the folder are used for domain files alone, and no column here has one.
     return math.prod(len(declared_keys_of(column, name="", folder="") or ()) for column in columns)
 
 

@@ -4,8 +4,8 @@ The `answer` of a measure (measures/) calls `add_noise` with exact *totals*, a c
 values of the columns in `by`). It adds one draw from OpenDP's samplers to each, in whole *steps* (the unit of rounding of a column), and
 sorts the keys, since an order that came from the engine might reveal something. What is computed from noisy numbers alone is
 *postprocessing* and costs no privacy. Keys that come from the data are still private, with their numbers, until they have passed the
-threshold (measures/open_keys.py). Intervals cover the noise alone, and err on the wide side, unless the noise of a count decides whether
-its key is shown.
+threshold (measures/open_keys.py). Intervals cover the noise alone, and err on the wide side, except where the noise of a count decides
+whether its key is shown.
 """
 
 from __future__ import annotations

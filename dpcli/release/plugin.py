@@ -40,7 +40,7 @@ PLUGIN = Plugin(
     },
     entries="dpcli.release.query_entries:entries",
     words={"measure": MEASURES},
-    displayed={  # for each result of the Python interface, what makes the document that a notebook shows
+    displayed={  # for each class of results, the function that makes the document that a notebook shows
         "ReleasedAnswers": "dpcli.release.documents.python:answers_page",
         "PlannedRelease": "dpcli.release.documents.python:plan_page",
     },

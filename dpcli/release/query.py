@@ -2,16 +2,16 @@
 
 A *measure* is a statistic such as count or mean, and each is a class (measures/). Its methods are called in this order. When the file is
 read: `problems` (the table alone), then `needs` (the table with this [source]). For the plan, without data: `mechanisms`, which are priced
-as [[mechanism]] entries of the pipeline, and `expected_error`. After the charge (and before it on no data, as a check): `aggregation`
-says which exact sums an engine computes, its *totals*, and `answer` adds noise to them or chooses by them. The guarantee hangs on two
+as [[mechanism]] entries of the pipeline, and `expected_error`. After the charge (and before it on no data, as a check): `aggregation` says
+which exact sums an engine computes, its *totals*, and `answer` adds noise to them or chooses by them. The guarantee rests on two
 agreements: a mechanism's sensitivity must bound what one unit changes in `aggregation`, and `answer` must use the exact totals only through
 the mechanisms that were priced.
 
-A *unit* is whom the release protects, with all of its rows. A *key* of an answer is a combination of values of the columns in `by`; an
+A *unit* is whom the release protects, with all of its rows. A *key* of an answer is a combination of values of the columns in `by`, and an
 answer has a row for each. Keys are *declared* if [source.columns] lists them, and *shown* if they come from the data and many units have
-them. (In `problems`, a key is the name of a setting of the file, as in TOML. A `Key` in an annotation is such a setting: its line in the
-manual, the constraint on its value, and as `needs` the other setting without which it has no effect.) A *step* is the unit of rounding of a
-column: noisy numbers are whole numbers of steps.
+them. (In `problems`, a key is the name of a setting of the file. A `Key` in an annotation has its help text, the constraint on its value
+and, as `needs`, the setting without which it has no effect.) A *step* is the unit of rounding of a column: noisy numbers are whole numbers
+of steps.
 """
 
 from __future__ import annotations

@@ -2,7 +2,7 @@
 
 The measures make a `QueryAnswer` of noisy numbers, release_run.py stores the answers of a *run* (one charged release), and a later call of
 the same release returns them. answers.json is the release: it is stored before anything is shown. Overwriting it would give one charge two
-answers, so `store` refuses. It contains released values, public words, and the path of the data; a checksum tells that it was changed.
+answers, so `store` refuses. It contains released values, public words, and the path of the data; a checksum reveals a change of the file.
 """
 
 from __future__ import annotations
@@ -103,7 +103,7 @@ def stored_answers(folder: str) -> StoredAnswers | None:
         answers = tuple(of_json(answer) for answer in body["answers"])
         stored = StoredAnswers(body["run"], body["fingerprint"], answers, body.get("data", ""))
     except (OSError, ValueError, TypeError, KeyError, AttributeError, RecursionError):
-        # The file cannot be read, is no JSON, or is JSON of another form.
+        # The file cannot be read, is not JSON, or is JSON of another form.
         digest, stored, body = None, None, {}
     if stored is None or digest != fingerprint(body):
         raise InputError(

@@ -1,10 +1,10 @@
 """Queries with their mechanisms, and the [[mechanism]] entries that queries add to a pipeline.
 
-A *mechanism* of a query is the noise or the choice that answers it, or a part of it; an *entry* is the [[mechanism]] table by which a
-pipeline file states one. When a file with [[query]] is read, the reader of files calls `entries`. It checks the queries against [source],
-gives each its share of the budget, and returns an entry for each of their mechanisms. From then on they are mechanisms like any others:
-every command can price them, and a ledger can record them. The plan of a release (release_plan.py) gets the queries themselves, with the
-same mechanisms, from `priced_queries`. A *unit* is whom the release protects, with all of its rows.
+A *mechanism* of a query is the noise or the choice that answers it, or a part of it. An *entry* is the [[mechanism]] table by which a
+pipeline file states a mechanism. When a file with [[query]] is read, the reader of files calls `entries`. It checks the queries against
+[source], gives each its share of the budget, and returns an entry for each of their mechanisms. From then on they are mechanisms like any
+others: every command can price them, and a ledger can record them. The plan of a release (release_plan.py) gets the queries with the same
+mechanisms from `priced_queries`. A *unit* is whom the release protects, with all of its rows.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from dpcli.release.query import Query, QueryMechanism, QuerySetting
 
 # Paths of the settings that default to 1 if a unit has one row (max_contributions = 1). The engine leaves out further rows and keys.
 BOUNDS_OF_ONE_ROW = (("max_rows",), ("max_groups",))
-# Allows for rounding in a sum of deltas. It affects whether a file is refused, and not the deltas that are charged.
+# Factor for rounding errors in a sum of deltas. It affects whether a file is refused, not the deltas that are charged.
 DELTA_ROUNDING = 1.0 + 1e-12
 INCONSISTENT = "DP005"  # the code of all findings here: keys that contradict each other, or that lack another one
 

@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     from dpcli.ledger.ledger import Ledger
     from dpcli.release.engines.given_table import GivenTable, SparkFrame
 
-# A note on a plan that was made without sqlglot.
+# A note on a plan that was made without the SQL parser (sqlglot).
 EXPRESSIONS_UNREAD = "conditions and expressions were not checked: this needs pip install 'dpcli[release]'"
 WITHOUT_LEDGER = "expected --ledger, whose blocks define the rows of the window, or no window, found no ledger"
 
@@ -148,7 +148,7 @@ def plan_of(path: str) -> ReleasePlan:
         raise InputError(f"{path}: no [source] or no [[query]]; dpcli init release writes a file with both")
     pipeline = parse(data, path)
     priced = priced_queries(source, queries, pipeline.privacy, pipeline.budget, folder_of(path))
-    # The pipeline has the entries of the queries' mechanisms and those of the [[mechanism]] tables.
+    # The pipeline has an entry for each mechanism of a query and for each [[mechanism]] table.
     unperformed = len(pipeline.mechanisms) - sum(len(query.mechanisms) for query in priced)
     if unperformed:
         raise InputError(

@@ -132,7 +132,7 @@ def _own_key(ledger: Ledger | None, key: str) -> str:
 
 
 def _require_stored_by(stored: StoredAnswers, session: Session, plan: ReleasePlan) -> None:
-    """Raise InputError unless the stored answers are those of the session, and about the plan's data or a file that is gone."""
+    """Raise InputError unless the stored answers belong to the session, and to the plan's data or a file that is gone."""
     if (stored.run, stored.fingerprint) != (session.run, session.fingerprint):
         raise InputError(
             f"{plan.folder}: expected the answers of the release that was charged in this folder, found answers of another release"
@@ -166,7 +166,7 @@ def _write_documents(plan: ReleasePlan, answers: tuple[QueryAnswer, ...]) -> Non
 def _require_unstarted(session: Session, plan: ReleasePlan, ledger: Ledger | None) -> None:
     """Raise LedgerError unless the ledger states that the charge was made and the release was not started.
 
-    A release that was started may have read the data, and its answers are lost. Without a ledger, nothing tells whether it was started.
+    A release that was started may have read the data, and its answers are lost. Without a ledger, it is unknown whether it was started.
     """
     _require_charged_to(ledger, session)
     if ledger is None or ledger.state().runs[session.run].status != "reserved":
@@ -206,7 +206,7 @@ def _start(session: Session, plan: ReleasePlan, ledger: Ledger | None) -> None:
     try:
         # A run that an earlier call reserved is not charged again.
         ledger.reserve(plan.pipeline, session.run, why=reason("release", plan.path, plan.pipeline))
-    except REFUSALS:
+    except REFUSALS:  # the ledger refused the charge, and wrote nothing
         if recorded is None and not session.counted:  # nothing was charged, so another release may use the folder
             os.remove(os.path.join(plan.folder, RUN))
         raise

@@ -228,7 +228,7 @@ def release(
     given = given_table(table)
     blocks, charge_key = texts_of("window", window), None if key is None else text_of("key", key)
     plan = _plan(pipeline, None if out is None else path_or_url("out", out))
-    # The given table takes the place of the data that the file names. These are not read, and are no part of the fingerprint.
+    # The given table takes the place of the data that the file names. These are not read, and are not part of the fingerprint.
     plan = replace(plan, source=replace(plan.source, path=None, url=None, table=None, engine=None), given=given)
     from dpcli.release.release_run import release as run_release
     from dpcli.sessions.window import over_window

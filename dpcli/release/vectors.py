@@ -144,7 +144,7 @@ def noisy_vector(
 def noisy_vector_of(
     query: NoisyQuery, setting: QuerySetting, norms: Sensitivity, suffix: str = "", cost_share: float = 1.0, step_size: float = 1.0
 ) -> QueryMechanism:
-    """Return the mechanism that adds noise to a vector of this sensitivity. The other arguments are those of `noisy_vector`."""
+    """Return the mechanism that adds noise to a vector of this sensitivity. The other arguments are as in `noisy_vector`."""
     law = _law(query, setting.cost, norms, cost_share, step_size)
     spread = figures(law.spread, 6, ROUND_FLOOR)
     if isinstance(law, DiscreteLaplaceLaw):
@@ -188,7 +188,7 @@ def is_laplace(query: NoisyQuery, cost: QueryCost | None) -> bool:
 
 
 def _law(query: NoisyQuery, cost: QueryCost | None, norms: Sensitivity, cost_share: float, step_size: float) -> NoiseLaw:
-    """Return the distribution of the noise: that of the query's error target if there is no cost, and else that of a share of the cost."""
+    """Return the distribution of the noise: it meets the query's error target if there is no cost, and else costs a share of the cost."""
     if cost is None:
         return _law_within_error(query, step_size)
     shared_cost = cost.share(cost_share) if cost_share < 1.0 else cost  # `share` rounds down, which the whole cost does not need

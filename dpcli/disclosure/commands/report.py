@@ -1,6 +1,6 @@
 """The command `dpcli report`: write the disclosure statement of a pipeline, for those who have to judge a release that they did not make.
 
-It reads the flags. disclosure/statement.py decides what the statement says, and documents/disclosure.py renders it.
+statement.py decides what it says, and documents/disclosure.py renders it. After an error, earlier outputs stay (`outlives_errors`).
 """
 
 from __future__ import annotations

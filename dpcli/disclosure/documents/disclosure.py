@@ -1,9 +1,9 @@
 """The document of dpcli report: plain words, every item, the tables behind the numbers, and pictures.
 
-A *document* is what a command prints, before a format such as HTML or JSON is chosen (dpcli/document/document.py). statement.py says what
-is in a *statement*: answers to *items*, the questions that papers and registries ask about a private release (items.py), and *passages* in
-plain words. This module renders it. Every item that a key of the file could state appears, if need be as NOT STATED: a report must not look
-complete by silence. Without a date, equal inputs give equal bytes, so that a committed report can be compared.
+A *statement* answers *items*, the questions that papers and registries ask about a private release (items.py), and has *passages* in plain
+words; statement.py decides its content, and this module renders it. Every item that a key of the file could state appears, if need be as
+NOT STATED: a report must not look complete by silence. Without a date, equal inputs give equal bytes, so that a committed report can be
+compared.
 
 The numbers come from the *account*, the certified epsilon and delta of the file, and from its *meaning*, what an attacker can still do. A
 *curve* has an upper and a lower bound on delta at each epsilon. The *shares* of mechanisms are parts of the total cost, as the winning
@@ -39,7 +39,7 @@ COLUMNS = ("item", "asked by", "answer")
 TRUST = "trusted parties, and the premises of each number: dpcli explain threats"
 
 # Limits of the pictures. They are arbitrary, and affect what is drawn alone.
-LOWEST_SHARE = 1e-3  # smallest delta in the picture of the privacy profile, as a share of the file's delta
+LOWEST_SHARE = 1e-3  # smallest delta in the picture of delta against epsilon, as a share of the file's delta
 SMALLEST_AXIS = 1e-300  # smallest end of an axis of deltas, which is a normal double
 MOST_BARS = 20  # largest number of bars in the picture of shares, without the bar of all others
 ROOM = 1.05  # factor by which an axis is longer than what is drawn
@@ -50,7 +50,7 @@ FORMS: Mapping[Form, Callable[[Facts], Statement]] = {"report": disclosure, "reg
 def document(statement: Statement, pictures: Iterable[Chart] = (), *, strict: bool = False, date: str | None = None) -> Document:
     """Return the document of `dpcli report` about one pipeline.
 
-    The verdict and the exit code are those of `dpcli account`, but for `strict`.
+    The verdict and the exit code are the same as those of `dpcli account`, except for `strict`.
 
     strict: whether an item that is not stated gives exit code 1.
     date: date for the title; None for no date, so that the bytes depend on the file alone.
@@ -172,7 +172,7 @@ def _profile(account: Account, curve: ProfileCurve) -> tuple[Chart, ...]:
         y=Axis("delta", low, 1.0, scale="log"),
         lines=(Line("smallest bound of all accountants", points, Tone.MAIN),),
         markers=headline_marker(account),
-        notes=(GUARANTEES,),
+        notes=(GUARANTEES,),  # each point is a guarantee; the line between points is a guide
     )
     return (chart,)
 

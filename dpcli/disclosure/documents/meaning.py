@@ -1,9 +1,9 @@
 """The document of dpcli explain FILE: attacks, beliefs and groups under the guarantee, and what it does not cover.
 
-A *document* is what a command prints, before a format such as text or JSON is chosen (dpcli/document/document.py). The numbers come from
+Readers take these sentences for the guarantee, so what it does not cover is part of the document. The numbers come from
 analysis/meaning.py: the best rates of a membership attack, how far a belief may move, and the epsilon of several units together. A *unit*
-is what the guarantee protects, such as a user. Each number is an upper bound on what an attacker can do and is rounded up; what an attacker
-misses is rounded down. Readers take these sentences for the guarantee, so what it does not cover is part of the document.
+is what the guarantee protects, such as a user. Each number is an upper bound on what an attacker can do and is rounded up; the rate at
+which an attacker misses is rounded down.
 
 Attributes of `Meaning`: the logarithm of the odds grows by at most `pointwise`, except with probability `exception`. `gaussian` is the mu
 of a Gaussian release that leaks at least as much as the pipeline at every epsilon up to `reach`. In a `Belief`, `success` bounds the

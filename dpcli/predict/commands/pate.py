@@ -103,7 +103,7 @@ def label(
 
     plan = plan_of(file)
     with opened_or_none(ledger, dataset) as opened_ledger, progress("queries") as report:
-        plan = restrict_run(plan, opened_ledger, window)  # to its window, the part of the dataset that FILE or --window names
+        plan = restrict_run(plan, opened_ledger, window)  # to the part of the dataset that FILE or --window names
         try:
             outcome = hold_session(plan, opened_ledger, insecure_seed, report, lambda: predictor(plan), moved)
         except KeyboardInterrupt:

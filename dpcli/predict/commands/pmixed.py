@@ -26,7 +26,7 @@ SUBCOMMANDS: dict[str, tuple[str, str]] = {
     "evaluate": ("dpcli.predict.commands.pmixed:evaluate", "Compare perplexities with the public model and other private methods."),
     "account": ("dpcli.predict.commands.pmixed:account", "Print the cost of a file, or solve for its radius or tokens."),
 }
-DEFAULTS = {  # of --values, for each choice of --over
+DEFAULTS = {  # default of --values for each choice of --over
     "epsilon": "1,2,4,8,16",
     "steps": "256,1024,4096,16384",
     "shards": "10,20,40,80",
@@ -71,10 +71,10 @@ def fit(
     from dpcli.predict.pmixed.pmixed_plan import plan_of
 
     plan = plan_of(file)
-    unpriced = ledger is None and plan.account is None  # a plan without a guarantee has no cost to charge
+    unpriced = ledger is None and plan.account is None  # a plan in the mode "paper" has no guarantee, and so no cost to charge
     with nullcontext() if unpriced else opened_or_warned(ledger, dataset) as opened_ledger, progress("models") as report:
         try:
-            plan = restrict_run(plan, opened_ledger, window)  # to its window, the part of the dataset that FILE or --window names
+            plan = restrict_run(plan, opened_ledger, window)  # to the part of the dataset that FILE or --window names
             outcome = fit_ensemble(plan, opened_ledger, resume, report)
         except KeyboardInterrupt:
             click.echo(f"dpcli: the models fitted so far are in {plan.folder}; --resume continues from there", err=True)
@@ -83,7 +83,7 @@ def fit(
 
 
 def _refuse(context: click.Context, parameter: click.Parameter, value: object) -> None:
-    """Raise InputError for an option that changes how tokens are drawn, as the guarantee would not cover it."""
+    """Raise InputError for an option that changes how tokens are drawn, which the guarantee would not cover."""
     if value not in (None, False):
         from dpcli.file.pipeline.misplaced import NONE_IN_PMIXED
 

@@ -68,7 +68,7 @@ def run_session(
         from dpcli.ledger.documents.ledger_answers import with_quote
 
         plan = restrict_dry_run(plan, ledger, dataset, window)
-        quoting_ledger = None if resume else ledger  # which says whether it has room; a session that continues is charged already
+        quoting_ledger = None if resume else ledger  # it says whether it has room; a session that continues is charged already
         return emit(with_quote(command.plan_document(plan), quoting_ledger, dataset, plan.pipeline), format_, outputs)
     with opened_or_warned(ledger, dataset) as opened_ledger, progress("text") as report:
         outcome = command.run(restrict_run(plan, opened_ledger, window), opened_ledger, resume=resume, report=report)

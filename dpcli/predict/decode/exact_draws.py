@@ -28,14 +28,14 @@ def draw_token(scores: Array, stream: Stream) -> int:
         raise InternalError("a score is not a finite number: this is a bug in dpcli, and no token was drawn")
     # A weight is a whole number times 2^exponent. Weights with one exponent form a group, whose sum counts in units of the lowest exponent.
     mantissa, exponent = np.frexp(np.exp(np.maximum(scores - scores.max(), LOWEST_SCORE)))
-    weights = np.ldexp(mantissa, 2 * HALF_BITS + 1).astype(np.int64)  # whole numbers of 53 bits, as a mantissa is in [1/2, 1)
+    weights = np.ldexp(mantissa, 2 * HALF_BITS + 1).astype(np.int64)  # whole numbers of 53 bits, because a mantissa is in [1/2, 1)
     lowest = int(exponent.min())
     groups = [(int(power) - lowest, np.flatnonzero(exponent == power)) for power in np.unique(exponent)[::-1]]
     sums = [_exact_sum(weights[positions]) << power for power, positions in groups]
     remainder = uniform_below(sum(sums), stream)  # a uniform place in the sum of all weights, which decides the token
     for (power, positions), total in zip(groups, sums, strict=True):
         if remainder < total:
-            place = remainder >> power  # in units of the group's own exponent
+            place = remainder >> power  # the place in units of the group's own exponent
             return int(positions[_first_exceeding(weights[positions], place)])
         remainder -= total
     raise InternalError("a draw fell beyond the last token: this is a bug in dpcli, and no token was drawn")

@@ -1,11 +1,11 @@
 """The [generate] table and its plan: the texts that `dpcli generate` writes and their cost, fixed before any private text is read.
 
-Private texts are dealt out to *batches* by a hash of their owner, and each written text comes from one batch. A *context* is a template
-around one private text. A *private token* is drawn from clipped and averaged logits of a batch's contexts and is charged; with a threshold,
-a noisy test lets the public model write where it agrees, and the charge is for a number of private tokens (private_tokens.py). A change of
-one unit changes one batch: that, and numbers that were fixed beforehand, carry the guarantee. A `Premise` is a condition of the guarantee,
-with who ensures it and the test that violates it on purpose. A `Key` has the help text of a key and the constraint on its value; `claim`
-marks a statement that dpcli does not enforce (base/fields.py). A `Note` is a text that may be blank and may have several lines.
+Private texts are dealt out to *batches* by a hash of their owner, and each written text comes from one batch, so a change of one unit
+changes one batch. A token that is drawn from the logits of private texts is a *private token* (private_tokens.py). All tokens are private
+and charged, except with a threshold: a noisy test then lets the public model write where it agrees, and the charge is for a number of
+private tokens. A `Key` has the help text of a key and the constraint on its value; `names_data` marks a key that names data, and `claim` a
+statement that dpcli does not enforce. A `Note` is a text that may be blank. A `Premise` is a condition of the guarantee, with who ensures
+it and the test that violates it.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from dpcli.sessions.priced import PricedSession, priced
 
 # Larger values are refused, to bound time and memory. Both limits are arbitrary.
 AMOUNT = up_to(10**6, "10^6")
-MOST_COUNTS = 1_000  # largest number of batches with a threshold, as the private tokens of each have a separate count
+MOST_COUNTS = 1_000  # largest number of batches with a threshold; each batch has its own durable count of private tokens
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -120,7 +120,7 @@ class Generate:
     output: Annotated[str | None, Key("folder of the session; by default, runs/NAME")] = None
 
     def problems(self) -> Iterator[Problem]:
-        """Yield no problem, as no two keys contradict each other. The reader of files calls this for every table."""
+        """Yield no problem: no two keys contradict each other. The reader of files calls this for every table."""
         yield from ()
 
 
@@ -157,7 +157,7 @@ class GenerationPlan(PredictionPlan, PricedSession):
         """Return an upper bound on epsilon for this number of texts, all tokens private, and the rest of the file, at the file's delta."""
         from dpcli.analysis.account import headline
 
-        texts_per_batch = -(-texts // self.generate.batches)  # of the batch that writes most; a unit is in one batch
+        texts_per_batch = -(-texts // self.generate.batches)  # texts of the batch that writes most; a unit is in one batch
         entry = replace(self.entry, steps=texts_per_batch * self.generate.tokens)
         return headline(with_entry(self.pipeline, entry), delta=self.account.delta).upper
 
@@ -166,7 +166,7 @@ class GenerationPlan(PredictionPlan, PricedSession):
         """Return an upper bound on the zCDP cost of one private token, with the test that precedes it."""
         privacy = self.pipeline.privacy
         neighbours = Neighbours(privacy.adjacency, self.contributions)
-        return self.entry.spec.resolve(neighbours).zcdp()  # of the mechanism of one token, for a change of one unit
+        return self.entry.spec.resolve(neighbours).zcdp()  # rho of the mechanism of one token, for a change of one unit
 
     @property
     def bounded(self) -> tuple[str, str] | None:
@@ -183,7 +183,7 @@ def plan_of(path: str) -> GenerationPlan:
     """
     data = read_bytes(path)
     generate = table_of(data, path, Generate, "generate")
-    # The pipeline, its private-decoding entry, and the cost of the file.
+    # `session` has the pipeline, its private-decoding entry, and the cost of the file.
     session = priced(path, data, DECODING, "generate", generate.mechanism)
     require_units(session.pipeline, generate.units, path, "generate")
     place = f'{path}: mechanism["{session.entry.name}"]'

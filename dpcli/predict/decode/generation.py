@@ -1,10 +1,10 @@
 """The session of `dpcli generate`, which writes private texts.
 
-A *session* is everything that one charge pays for (prediction_session.py); the *ledger*, if there is one, is the record of what was spent
-on a dataset. Private texts, each in a template called its *context*, are divided into *batches*. Each text is drawn from the clipped and
-averaged predictions of one batch, and the batches take turns; if private tokens are counted, a token from the public model costs nothing
-(private_tokens.py). The guarantee needs that nothing is drawn twice for one charge: each text is counted durably before its first token is
-drawn, and saved as soon as it is complete, so that a crash loses a text and never repeats it.
+A *session* is everything that one charge pays for (prediction_session.py), and nothing may be drawn twice for one charge. So each text is
+counted durably before its first token is drawn, and saved as soon as it is complete: a crash loses a text and never repeats it. Private
+texts, each in a template called its *context*, are divided into *batches*. Each text is drawn from the clipped and averaged predictions of
+one batch, and the batches take turns. If private tokens are counted, a token from the public model costs nothing (private_tokens.py). The
+*ledger*, if there is one, is the record of what was spent on a dataset.
 """
 
 from __future__ import annotations
@@ -94,7 +94,7 @@ def write_texts(
     require_usable(generate, model, vocabulary, frame, path)
     with exclusive(plan.folder):  # locked, so that one command at a time uses it
         contexts = context_batches(generate, path, plan.pipeline.privacy, frame, vocabulary, model.vocabulary, plan.rows)
-        # Digests of the inputs, or sample answers of the model. They must be the same if the session is continued.
+        # Digests of the inputs, or sample answers of the model. They must be the same when the session is continued.
         inputs = {"private texts": fingerprint({"contexts": contexts}), "model": content_of(model)}
         session, counter, supplies = _begin_session(plan, ledger, resume, moved, inputs)
         writer = Writer(
@@ -241,7 +241,7 @@ def _summary(outcome: GenerationOutcome) -> str:
     from dpcli.predict.documents.statements import guarantee
 
     plan = outcome.plan
-    restored = "" if outcome.session.charged else f" {RESTORED}"
+    restored = "" if outcome.session.charged else f" {RESTORED}"  # a warning if no ledger counts the answers
     return (
         f"{outcome.taken:,} of at most {plan.texts:,} texts of at most {plan.generate.tokens:,} tokens were written from "
         f"{plan.generate.batches:,} batches of private contexts{_private_share(outcome)}. All texts that may be written are charged, "

@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 
     Sums = NDArray[np.int64]
 
-GRID = 2**20  # contributions are rounded to multiples of clip / GRID; this rounding affects accuracy alone
+GRID = 2**20  # contributions are rounded to multiples of clip / GRID, which affects accuracy alone
 # BASE_RANGE and LARGEST_MULTIPLE bound the scores, and enter the rounding h above, for which the clip is reduced.
 BASE_RANGE = 1000.0  # The base is at least -BASE_RANGE temperature. A token of weight e^-1000 is practically never drawn.
 LARGEST_MULTIPLE = 8  # The sum of contributions is clipped to this many times the size of a batch.
@@ -103,7 +103,7 @@ class LogitClipping:
             return self._sum(private - private.max(axis=1, keepdims=True) + self.clip)
 
     def _sum(self, values: Array) -> Sums:
-        """Return the sums of the clipped values, in units of clip / GRID: B times u. NaN counts as 0, as no integer is defined for it."""
+        """Return the sums of the clipped values, in units of clip / GRID: B times u. NaN counts as 0, because it has no integer value."""
         clipped = np.clip(np.where(np.isnan(values), 0.0, values), -self.clip, self.clip)
         return np.asarray(np.rint(clipped * (GRID / self.clip)).astype(np.int64).sum(axis=0))
 

@@ -3,7 +3,7 @@
 A *context* is the file's template around one private text. The units are divided into shares by a hash of each unit, and a *batch* has the
 contexts of one share. So a change of one unit changes one batch. For each token, the model is asked about the public context (the prompt)
 and about every context of the batch; private_tokens.py says what is drawn from the answers. If the model or the tokenizer fails on a
-private text, its context contributes nothing, as an error would reveal something about the text.
+private text, its context contributes nothing, because an error would reveal something about the text.
 """
 
 from __future__ import annotations
@@ -35,8 +35,8 @@ from dpcli.predict.models.texts import OwnedTexts, TextSource, owned_texts
 from dpcli.predict.shards import shards_of_texts
 from dpcli.random.streams import Stream
 
-# In the hash that assigns units to batches. It need not be secret: all that counts is that a change of one unit changes one batch, and this
-# holds for any hash. Another salt would move units to other batches.
+# Part of the hash that assigns units to batches. It need not be secret: with any hash, a change of one unit changes one batch. Another salt
+# would move units to other batches.
 SALT = "texts"
 CONTEXTS_AT_ONCE = 64  # number of contexts whose log-probabilities are in memory at the same time; affects memory alone
 
@@ -136,7 +136,7 @@ class Writer:
         require_forgetful(self.model, public, public_context, self.place)
         base = public if self.clips_differences else np.zeros(len(public))
         distance = 0 if test is None else test.distance(public, parts)
-        # Scores are the base plus the sums' averages, divided by the temperature. Sums of 0 give those of the public context alone.
+        # Scores are the base plus the sums' averages, divided by the temperature. Sums of 0 give the scores of the public context alone.
         return NextToken(self.clipping.scores(base, sums), self.clipping.scores(public, no_sums), distance)
 
 
@@ -163,8 +163,8 @@ class ContextFrame:
 def frame_of(generate: Generate, model: LanguageModel, vocabulary: Vocabulary) -> ContextFrame:
     """Return the frame that [generate] states.
 
-    Raises InputError if a context of the largest length leaves no room for the tokens of a text. This is checked before any text is read,
-    as an error about a text would reveal its length.
+    Raises InputError if a context of the largest length leaves no room for the tokens of a text. This is checked before any text is read:
+    an error about a text would reveal its length.
     """
     texts = (*generate.template.split("{text}"), generate.prompt)
     before, after, prompt = (tuple(token_ids(vocabulary, text, model.vocabulary, "generate.tokenizer")) for text in texts)
@@ -198,7 +198,7 @@ def context_batches(
         generate.data, path, "generate.data", column=generate.text, units=generate.units, record=generate.record, rows=rows
     )
     private = owned_texts(source)
-    if generate.units is not None:  # Without units, each text is a unit, and so are equal texts.
+    if generate.units is not None:  # Without units, each text is a unit, and equal texts are one unit.
         private = _first_contributions(private, privacy.max_contributions or 1)
 
     def context(text: str) -> tuple[int, ...]:

@@ -1,10 +1,10 @@
 """The documents that `dpcli pmixed fit`, `predict` and `account` print.
 
 PMixED fits one model on each *shard* of private texts. A token is drawn from some of them, each moved to within a *radius* of a public
-model. The cost is that of all tokens of the file together, whether they are drawn or not, and is rounded up. `account` shows it for two
-changes of the data: a shard that is replaced, and a shard that is removed. The drawn text is the only value here that the private texts
-decide. The claim of the *published protocol*, which is not a DP guarantee, must never appear without NO_GUARANTEE beside it. A *window* is
-the part of the dataset that a fit reads.
+model. The cost covers all tokens of the file together, whether they are drawn or not, and is rounded up. `account` shows it for two changes
+of the data: a shard that is replaced, and a shard that is removed. The drawn text is the only value here that the private texts decide. The
+claim of the *published protocol*, which is not a DP guarantee, must never appear without NO_GUARANTEE beside it. A *window* is the part of
+the dataset that a fit reads.
 """
 
 from __future__ import annotations
@@ -173,7 +173,7 @@ def _costs_document(costs: Costs, headline: str, table: Table, notes: tuple[str,
 
 
 def _value_text(solved: float) -> str:
-    """Return a solved value as text. A whole number keeps all its digits, as a rounded one might no longer meet the target."""
+    """Return a solved value as text. A whole number keeps all its digits: a rounded one might no longer meet the target."""
     return f"{int(solved)}" if solved == int(solved) else f"{solved:.10g}"
 
 

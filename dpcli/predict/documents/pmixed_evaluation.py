@@ -1,10 +1,10 @@
 """The document that `dpcli pmixed evaluate` prints, and the chart of an ablation.
 
-A *perplexity* is e to the mean loss per token: smaller is better. A *method* ("way" in the table and in JSON) uses the private texts, or
-only public ones: the ensemble of models of their shards, mixed with a public model, or one model instead. Its `kind` is one of five
-(`MethodKind` in ensemble_evaluation.py). An *ablation* varies one parameter, and solves at each of its values for the radius, which limits
-how far a model may be from the public one. Most figures come from private texts without noise: the table and the chart say
-NOT_FOR_PUBLICATION, and JSON "private": true.
+Most figures come from private texts without noise: the table and the chart say NOT_FOR_PUBLICATION, and JSON "private": true. A
+*perplexity* is e to the mean loss per token: smaller is better. A *method* ("way" in the table and in JSON) predicts the text by the
+ensemble of models of private shards, mixed with a public model, or by one model instead. Its `kind` is one of five (`MethodKind` in
+ensemble_evaluation.py). An *ablation* varies one parameter. At each of its values it solves for the radius, which limits how far a model
+may be from the public one.
 """
 
 from __future__ import annotations

@@ -1,11 +1,11 @@
 """The documents that `dpcli generate` and `dpcli prompt` print: the plan, with its cost, and the outcome.
 
-generate writes texts token by token from *batches* of private texts. With a threshold, a noisy test lets the public context alone decide
-some tokens; only the other, *private tokens* are charged, and each batch may use `entry.steps` of them. prompt lets *teachers*, prompts
-with private demonstrations, vote on the labels of public *queries*, and makes a prompt of the labelled texts, the *student*. A dry run
-prints the plan, which is public and known before any data are read. The outcome has written texts, or the number of noisy labels: they were
-paid for, so that they may be printed. Every cost is an upper bound, rounded up. A *window* is the part of the dataset that a session reads
-(`rows_data`, `window_note`).
+A dry run prints the plan, which is public and known before any data are read. The outcome has written texts, or the number of noisy labels:
+they were paid for, and may be printed. Every cost is an upper bound, rounded up. generate writes texts token by token from *batches* of
+private texts. With a threshold, a noisy test lets the public context alone decide some tokens; only the others, the *private tokens*, are
+charged, and each batch may use `entry.steps` of them. prompt lets *teachers*, which are prompts with private demonstrations, vote on the
+labels of public *queries*. The *student* is a prompt made of the labelled texts. A *window* is the part of the dataset that a session
+reads.
 """
 
 from __future__ import annotations

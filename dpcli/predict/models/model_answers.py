@@ -1,8 +1,8 @@
 """The protocols of language models and vocabularies, and checks of the answers of models that users have written.
 
 pmixed, prompt and generate ask models through these functions, whether the model is dpcli's own, of transformers, or a user's. A model is
-asked about the next token after a *context*, a list of tokens; it is asked about a private context through `default_on_error`, as an error
-would reveal something about the private data. The message of an error or warning about private values is never shown, as it may quote a
+asked about the next token after a *context*, a list of tokens; it is asked about a private context through `default_on_error`, because an
+error would reveal something about the private data. The message of an error or warning about private values is never shown: it may quote a
 record.
 
 Parameters learnt on top of one public model are useless on top of another. Models are therefore compared by *content*: the SHA-256 of a
@@ -78,7 +78,7 @@ class Tunable(LanguageModel, Protocol):
 
 
 class Vocabulary(Protocol):
-    """A tokenizer. It must be public, as its tokens reveal much about the texts from which it was made.
+    """A tokenizer. It must be public: its tokens reveal much about the texts from which it was made.
 
     A model that counts (`NGram`) also needs its `size`, the number of its tokens.
 
@@ -126,8 +126,8 @@ def default_on_error(ask: Callable[[], Answer], default: Answer) -> Answer:
 def next_token(model: LanguageModel, context: Tokens, place: str) -> Array:
     """Return log-probabilities of the next token after one context, (vocabulary,).
 
-    The model is asked about one context at a time, so that no other context changes the last bits of the answer. The result is a copy, as
-    the model may reuse its array for the next answer.
+    The model is asked about one context at a time, so that no other context changes the last bits of the answer. The result is a copy,
+    because the model may reuse its array for the next answer.
 
     Raises InputError if the model fails, or its answer has the wrong shape or type, or contains NaN, inf or only -inf.
     """

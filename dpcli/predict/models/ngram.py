@@ -99,7 +99,7 @@ class CountingModel:
         return rows
 
     def cached_probabilities(self, context: Tokens) -> Array:
-        """Return probabilities after one context. They are cached, as many fitted models ask about the same context."""
+        """Return probabilities after one context. They are cached, because many fitted models ask about the same context."""
         reach = max(table.length for table in self.counts)
         context_end = tuple(context[max(0, len(context) - reach) :])
         if context_end not in self._known:
@@ -111,7 +111,7 @@ class CountingModel:
 
 @dataclass(frozen=True, slots=True)
 class NGram(CountingModel):
-    """A public model of counts. Fine-tuning adds counts after long contexts only, as the public counts after short ones are better."""
+    """A public model of counts. Fine-tuning adds counts after long contexts only: after short ones, the public counts are better."""
 
     order: int = 1
 

@@ -1,9 +1,9 @@
 """Private texts and their owners, read from a file or from a function of the user. No message quotes a text.
 
-pmixed, prompt and generate read their private and public texts here. An *owner* is whom a text belongs to; all texts of an owner are one
-unit of privacy, unless the ledger, which may cut a dataset into *blocks* such as days, bounds each owner per block. Without a column of
-owners each text is its own owner, so that two equal texts are one unit. Owners of two types are refused, as 1 and "1" might be one person.
-READERS lists the kinds of files with columns.
+pmixed, prompt and generate read their private and public texts here. The *owner* of a text is the person or thing that it belongs to. All
+texts of an owner are one unit of privacy. The exception is a ledger that cuts a dataset into *blocks*, such as days, and bounds each owner
+per block. Without a column of owners each text is its own owner, so that two equal texts are one unit. Owners of two types are refused: 1
+and "1" might be one person.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ class TextSource:
         return os.path.splitext(self.source)[1]
 
     def error(self, expected: str, actual: str) -> InputError:
-        """Return the error for a source that cannot be used. `actual` must not quote a text, as texts are private."""
+        """Return the error for a source that cannot be used. `actual` must not quote a text: texts are private."""
         return InputError(f"{self.path}: {self.key}: expected {expected}, found {actual}")
 
     def file(self) -> str:
@@ -96,7 +96,7 @@ def owned_texts(source: TextSource) -> OwnedTexts:
         else:
             (texts,) = read_columns(source, [source.column], (".txt", *READERS))
         require_texts(texts, source)
-        # A text's position cannot be its owner, as it changes if another text is added or removed.
+        # A text's position cannot be its owner, because it changes if another text is added or removed.
         return OwnedTexts(tuple(texts), tuple(texts))
     if source.ending == ".txt":
         raise source.error("a file with columns, as units names a column", "plain text")
@@ -144,7 +144,7 @@ def require_texts(texts: Sequence[Any], source: TextSource) -> None:
 def require_owners(owners: Sequence[Any], source: TextSource) -> tuple[str | int, ...]:
     """Return the owners. Raises InputError unless all are texts that are not empty, or all are whole numbers.
 
-    Both types together are refused, as 1 and "1" might be one owner.
+    Both types together are refused: 1 and "1" might be one owner.
     """
     types = {type(owner) for owner in owners}
     if types not in ({str}, {int}) or any(owner == "" for owner in owners):

@@ -193,7 +193,7 @@ class Transformer:
         model = self._with_adapter_layers()
         with torch.no_grad():
             for name, value in _low_rank(model).items():
-                if "lora_B" in name:  # the second of the two matrices; as it is 0, a new adapter changes no answer
+                if "lora_B" in name:  # the second of the two matrices is 0, so a new adapter changes no answer
                     value.zero_()
                 else:
                     nn.init.kaiming_uniform_(value, a=5**0.5)  # as torch initialises a linear layer
@@ -266,7 +266,7 @@ def _joint_logits(model: nn.Module, adapters: Sequence[Adapter], tokens: Sequenc
 def _stacked_adapters(model: nn.Module, adapters: Sequence[Adapter]) -> Iterator[None]:
     """Within the block, each low-rank layer of the model multiplies copy k of the context by the matrix of adapter k."""
     with ExitStack() as hooks:
-        for name in adapters[0]:  # the name of a low-rank matrix is that of its layer, and ".weight"
+        for name in adapters[0]:  # the name of a low-rank matrix is the name of its layer with ".weight" appended
             layer_name, _, parameter = name.rpartition(".")
             layer = model.get_submodule(layer_name)
             if not isinstance(layer, nn.Linear) or parameter != "weight" or layer.bias is not None:

@@ -104,7 +104,7 @@ def learner_of(name: str, classes: int, hidden: int, path: str) -> Callable[[Rec
         if function is not None:
             return Fitted(on_private(name, _user_model, name, function, records), classes, name)
         model = SKLEARN[name](hidden, len(records))
-        # scikit-learn warns if a model has not converged. Such a model is used nevertheless.
+        # scikit-learn warns if a model did not converge. Such a model is used nevertheless.
         return Fitted(on_private(name, model.fit, records.inputs, records.labels), classes, name)
 
     return learner

@@ -1,12 +1,12 @@
 """The [pate] table and its plan: the numbers of queries and answers of a voting session, and their cost.
 
-Teachers are models, each trained on its own shard of private data. They vote on public *queries*; the noisy vote gives an *answer*, with
-some mechanisms only if it is clear enough. The [[mechanism]] entry states the noise on the votes and the number of queries. A *session*
-(pate_session.py) is everything that one charge pays for. Its plan is fixed before any vote is read: numbers of queries and answers that
-depended on votes would reveal them. If the budget does not pay for all answers of the file, the plan has as many as it pays for
-(`_affordable_answers`). Only the keys in FREE_KEYS may change once a label is released. A `Key` annotates a key with its help text and the
-`Constraint` on its value; `needs` is the setting without which the key is refused, `claim` marks a statement that dpcli does not enforce,
-and `names_data` a key that names data (base/fields.py).
+Teachers are models, each trained on its own shard of private data. They vote on public *queries*, and the noisy vote gives an *answer*,
+with some mechanisms only if it is clear enough. The [[mechanism]] entry states the noise on the votes and the number of queries. Numbers
+that depended on votes would reveal them, so the plan is fixed before any vote is read. If the budget does not pay for all answers of the
+file, the plan has as many as it pays for (`_affordable_answers`). Only the keys in FREE_KEYS may change once a label is released. A
+*session* is everything that one charge pays for (pate_session.py). A `Key` has the help text of a key and the `Constraint` on its value;
+`needs` is the setting without which the key is refused, `claim` marks a statement that dpcli does not enforce, and `names_data` a key that
+names data.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from dpcli.file.toml.findings import Diagnostic
 
 FUNCTION = r"[^:\s]+:[^:\s]+"  # module:function, the name of a function of the user
-BUILT_IN, HELD_OUT = "digits", "held-out"  # names of sources: a data set of scikit-learn; a share of the data declared public
+BUILT_IN, HELD_OUT = "digits", "held-out"  # sources: a data set of scikit-learn, and a share of the data declared public
 BUILT_IN_LABELS = 10  # number of labels of that data set
 ARRAY_FILES, VOTE_FILES = (".npz", ".csv", ".parquet"), (".npy", ".csv", ".parquet")
 WITH_COLUMNS = frozenset({".csv", ".parquet"})  # endings of files with named columns
@@ -44,7 +44,7 @@ WITHIN_BUDGET = ("pass", "warn")  # verdicts of a budget that is not exceeded
 
 
 def ending(source: str) -> str:
-    """Return the extension of a source's name, such as ".csv"; that of "pkg.task:load" is ".task:load", which is no ending of a file."""
+    """Return the extension of a source's name, such as ".csv"; for "pkg.task:load" it is ".task:load", which no file type has."""
     return os.path.splitext(source)[1]
 
 
@@ -235,9 +235,9 @@ class Pate:
         return self.classes or BUILT_IN_LABELS
 
 
-# Keys that may change after the first label is released, as no label depends on them.
+# Keys that may change after the first label is released, because no label depends on them.
 FREE_KEYS = ("output", "test", "accounting", "sanitise")
-# Keys on which the teachers depend, and those on which their votes depend. Votes made with other values of them are refused or made anew.
+# Keys on which the teachers depend, and keys on which their votes depend. Votes made with other values of them are refused or made anew.
 TEACHER_KEYS = ("teachers", "classes", "data", "units", "shards", "salt", "label", "shift", "model", "hidden")
 VOTE_KEYS = frozenset({*TEACHER_KEYS, "queries", "held_out", "pool"})
 
@@ -272,7 +272,7 @@ class VotingPlan(PredictionPlan, PricedSession):
 
     @property
     def private_file(self) -> None:
-        """Return None, as records are read as arrays, to which no window of rows applies."""
+        """Return None: records are read as arrays, to which no window of rows applies."""
         return None
 
     def with_limits(self, queries: int, answers: int) -> Pipeline:

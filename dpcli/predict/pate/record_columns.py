@@ -1,8 +1,8 @@
 """Columns of private or public records, as files, functions and data sets give them, for records.py.
 
-A *source* is "digits" (a data set of scikit-learn), a .npz, .csv or .parquet file, or module:function. Its *columns* are arrays by name, of
-which "inputs" and "labels" are what a *teacher*, a model of one shard of private records, learns from; others name the owner or the shard
-of each record. No message quotes a record: `on_private` calls the user's code and hides the messages of its errors and warnings.
+A *source* is "digits" (a data set of scikit-learn), a .npz, .csv or .parquet file, or module:function. Its *columns* are arrays by name. A
+*teacher*, which is a model of one shard of private records, learns from the columns "inputs" and "labels"; others name the owner or the
+shard of each record. No message quotes a record: `on_private` calls the user's code and hides the messages of its errors and warnings.
 """
 
 from __future__ import annotations
@@ -80,7 +80,7 @@ def _table_columns(file_path: str, wanted: tuple[str, ...], label: str | None) -
     if LABELS in wanted:
         # By default, the labels are in the last of the columns that are not in `extra`.
         arrays[LABELS] = _numbers(file_path, columns.pop(label or next(reversed(columns))))
-    elif label is not None:  # The column of the label is no input, even where no labels are wanted.
+    elif label is not None:  # The column of the label is not an input, even if no labels are wanted.
         columns.pop(label, None)
     if not columns:
         raise InputError(f"{file_path}: expected columns of numbers besides the label; there are none")

@@ -2,8 +2,8 @@
 
 A *shard* has all records of some units of privacy (records.py). Each teacher learns in a process of its own (shard_processes.py) and labels
 every query. Only its labels are saved, in the folder `teachers`; its model is dropped. made.json there has a digest of the data, the
-learner and the queries: as long as it is the same, a teacher whose labels are saved is not fitted again. Nothing is charged, as nothing is
-released: votes are as private as the records.
+learner and the queries: as long as it is the same, a teacher whose labels are saved is not fitted again. Nothing is charged, because
+nothing is released: votes are as private as the records.
 
 torchrun may start several processes, called ranks (torchrun --nproc-per-node N -m dpcli pate fit FILE). Each fits some of the teachers, and
 writes their votes to a folder that all processes share. The first process locks the folder, decides which teachers are to be fitted, and
@@ -41,7 +41,7 @@ if TYPE_CHECKING:
     from dpcli.train.run.ranks import TorchrunProcesses
 
 FOLDER, DIGEST_FILE = "teachers", "made.json"  # folder of the teachers' labels; file in it with the digest of their data
-TIMEOUT = timedelta(days=30)  # longest wait for the slowest teacher; the death of a process is noticed at once
+TIMEOUT = timedelta(days=30)  # longest wait for the slowest teacher; if a process dies, the others notice at once
 KILLED_MESSAGE = "a process of teachers was killed, or ran out of memory: fitted teachers are saved; run the same command again"
 
 

@@ -10,8 +10,8 @@ charge pays for. Its transcript is a file of lines of JSON, of which the first n
     {"what": "end"}
 
 Each line is durable before the session continues. A query that is counted (query_counts.py) but has no outcome is *lost*, because of a
-crash or because an older transcript was restored. Its charge stands. No query is asked twice, as asking goes on after the last one that was
-counted. The transcript is private to its owner, as it shows what was charged, and in what order.
+crash or because an older transcript was restored. Its charge stands. No query is asked twice: asking goes on after the last one that was
+counted. The transcript is private to its owner, because it shows what was charged, and in what order.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ class Transcript:
         queries: Queries that were charged, in their order.
         answered: Queries whose answer was charged.
         labels: Released labels, by query.
-        ended: Queries that have an outcome: a label, or none as the threshold was not reached.
+        ended: Queries that have an outcome: a label, or none because the threshold was not reached.
         predictions: Predictions of the student for a query before it was asked, by query.
         student_labels: Labels of unanswered queries that the student predicted with confidence, by query.
         sanitised: Line about the release of the cost given the votes (vote_release.py); None if there is no such line.

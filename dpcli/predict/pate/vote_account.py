@@ -51,7 +51,7 @@ class VoteAccount:
         expected: Expected cost over the noise of a session.
         realised: Cost of the session so far; None if there was none.
         as_planned: Account, for any votes, of a file with the queries and answers of this session. None if there was no session, or no
-            answer, as no entry can state zero answers.
+            answer: no entry can state zero answers.
         sanitised: Release of `realised`; None if the file does not ask for one.
     """
 

@@ -80,7 +80,7 @@ def _read_npy(file_path: str, shown: str) -> Any:
 
 
 def _read_csv(file_path: str, shown: str) -> Any:
-    """Read rows, with or without names in the first line. A line without a row is an error, as it would shift all later rows.
+    """Read rows, with or without names in the first line. A line without a row is an error: it would shift all later rows.
 
     A first line 0,1,2,... is an error as well: other programs write it for columns without names.
     """
@@ -129,7 +129,7 @@ def _read_parquet(file_path: str, shown: str) -> Any:
         types, shape = list(file.schema_arrow.types), (file.metadata.num_rows, file.metadata.num_columns)
         if not all(pyarrow.types.is_integer(column) or pyarrow.types.is_floating(column) for column in types):
             raise InputError(f"{shown}: expected columns of numbers, found {', '.join(sorted(set(map(str, types))))}")
-        _require_size(shape[0] * shape[1], shown)  # The size is checked as the file declares it, before memory is allocated.
+        _require_size(shape[0] * shape[1], shown)  # The size that the file declares is checked before memory is allocated.
         columns = [np.asarray(column.to_numpy(), dtype=float) for column in file.read().columns]
     except InputError:
         raise

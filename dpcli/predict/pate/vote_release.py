@@ -42,10 +42,10 @@ if TYPE_CHECKING:
     from dpcli.predict.vote_bounds import Counts
     from dpcli.predict.vote_counts import VoteCounts
 
-# Relative amounts by which S, and the cost of a release, are raised. They exceed the rounding errors: smaller ones would touch soundness.
+# Relative amounts by which S, and the cost of a release, are raised. They exceed the rounding errors; smaller ones might be unsound.
 ROUNDING, COST_ROUNDING = 1e-9, 1e-14
 DIGITS = 6  # significant digits of the released number
-SLACK = 1e-9  # The entry that pays may be this relative amount below the cost of the release, as the file states a rounded number.
+SLACK = 1e-9  # The entry that pays may be this relative amount below the cost of the release, since the file rounds the number.
 
 
 def realised_costs(plan: VotingPlan, votes: VoteCounts, transcript: Transcript) -> VoteCosts:
@@ -279,6 +279,6 @@ def _draw_release(plan: VotingPlan, votes: VoteCounts, transcript: Transcript, r
 
 
 def round_up(value: float) -> float:
-    """Return the value rounded up to DIGITS, as the last bits of a noisy float reveal something about it without noise (Mironov 2012)."""
+    """Return the value rounded up to DIGITS: the last bits of a noisy float reveal something about it without noise (Mironov 2012)."""
     context = decimal.Context(prec=DIGITS, rounding=decimal.ROUND_CEILING)
     return float(context.create_decimal(value))

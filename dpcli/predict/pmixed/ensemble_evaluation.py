@@ -1,13 +1,13 @@
 """The perplexities that `dpcli pmixed evaluate` compares, on a text declared public.
 
-PMixED deals the private texts out to *shards* and fits one model on each, in addition to a *public model* (the *public side* is this model
-with its vocabulary, public_side.py). To draw a token, it samples some of the fitted models and projects each towards the public model. A
-*mode* says how (model_ensemble.py): `Sound` keeps it within a *radius*, which limits epsilon; `Paper` is the published protocol, which has
-no guarantee. Both are compared with the public model, with one model without privacy and, where dpcli can train it, with one differentially
-private model (private_baseline.py). An *ablation* measures the ensemble at other values of one parameter, its *axis*, with the radius
-solved for each. The *perplexity* is e to the mean loss per token: smaller is better (token_losses.py).
+The *perplexity* is e to the mean loss per token: smaller is better (token_losses.py). PMixED fits one model on each *shard* of the private
+texts. To draw a token, it samples some of the fitted models and projects each towards a *public model*. (The *public side* is this model
+with its vocabulary.) A *mode* says how (model_ensemble.py): `Sound` keeps a model within a *radius*, which limits epsilon; `Paper` is the
+published protocol, which has no guarantee. Both modes are compared with the public model, with one model without privacy and, where dpcli
+can train it, with one differentially private model (private_baseline.py). An *ablation* measures the ensemble at other values of one
+parameter, its *axis*, and solves for the radius at each.
 
-All perplexities but the public model's depend on the private texts, and none is charged. They are for the operator, and are no release.
+All perplexities but the public model's depend on the private texts, and none is charged. They are for the operator, not for release.
 """
 
 from __future__ import annotations
@@ -161,7 +161,7 @@ def _test_records(plan: PmixedPlan, side: PublicSide, tokens: int) -> tuple[tupl
 
 
 class EnsembleMethod(NamedTuple):
-    """A method of drawing tokens from an ensemble. epsilon: that of its guarantee; None if there is no guarantee."""
+    """A method of drawing tokens from an ensemble. epsilon: epsilon of its guarantee; None if there is none."""
 
     name: str
     kind: MethodKind

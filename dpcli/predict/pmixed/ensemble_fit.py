@@ -1,10 +1,10 @@
 """The fit of an ensemble by `dpcli pmixed fit`: one model for each shard of the private texts, fine-tuned without noise.
 
-A *shard* is the part of the private texts from which one model learns (shard_models.py). The models are private: only tokens that are drawn
-from them are released (model_ensemble.py). All tokens that may ever be drawn are charged before any model is fitted, to the *ledger*, the
-record of what was spent on a dataset, if there is one; a *window* restricts the texts to some blocks of that dataset, such as days. The
+The models are private: only tokens that are drawn from them are released (model_ensemble.py). All tokens that may ever be drawn are charged
+before any model is fitted, to the *ledger* (the record of what was spent on a dataset) if there is one. A *shard* is the part of the
+private texts from which one model learns, and a *window* restricts the texts to some blocks of the ledger's dataset, such as days. The
 folder of a fit has the *session*, which is everything that this charge pays for (run.json), the learnt parameters of each model
-(shard-0000.model, ...) and, written last, fitted.json with their digests. A session without fitted.json is a fit that `--resume` continues.
+(shard-0000.model, ...) and, last, fitted.json with their digests. A session without fitted.json is a fit that `--resume` continues.
 """
 
 from __future__ import annotations
@@ -82,7 +82,7 @@ def fit(
     if ledger is not None and plan.account is None:
         raise InputError('--ledger: expected no ledger with pmixed.mode = "paper", which has no guarantee and so no cost to charge')
     _require_budget(plan)
-    # The folder is locked against other commands. It is private, as the size of a model reveals how much data its shard has.
+    # The folder is locked against other commands. It is private, because the size of a model reveals how much data its shard has.
     with exclusive(plan.folder, 0o700):
         side = public_side(plan.pmixed, plan.path)
         side.require_usable()
@@ -98,7 +98,7 @@ def fit(
         with tuning_processes(plan, side) as processes:
             records = cut_records(processes, shards)  # An error in the records is raised before anything is charged.
             try_fitting(processes)
-            limits, place = [token_limit(plan)], plan.pmixed.queries  # place: where tokens are counted if there is no ledger
+            limits, place = [token_limit(plan)], plan.pmixed.queries  # place: where tokens are counted without a ledger
             session, _ = begin_session(plan, "pmixed fit", ledger, inputs, limits, resume=resume, place=place)
             resumed = _teach_remaining(plan, processes, records, report)
         commit(session, ledger)
@@ -124,7 +124,7 @@ def read_fit(plan: PmixedPlan) -> Fit:
     existing = _read(plan.folder)
     if existing is None:
         raise InputError(f"{plan.folder}: no fitted models: {_folder_hint(plan)}run dpcli pmixed fit {plan.path}")
-    plan_at_start = as_at_start(plan, existing.session.window, existing.session.rows)  # with the window of the fit
+    plan_at_start = as_at_start(plan, existing.session.window, existing.session.rows)  # the plan with the window of the fit
     if existing.session.fingerprint != plan_at_start.fingerprint():
         raise InputError(
             f"{plan.path}: expected the file with which the models in {plan.folder} were fitted: keys on which their privacy depends "
@@ -174,8 +174,8 @@ def _require_budget(plan: PmixedPlan) -> None:
     except Denied as denied:
         assert plan.account is not None and plan.account.budget is not None
         budget = plan.account.budget
-        exceeds_rho = budget.rho is not None and budget.rho.verdict in OVER
-        if budget.epsilon is None or exceeds_rho:  # A radius is solved for an epsilon only.
+        exceeds_rho = budget.rho is not None and budget.rho.verdict in OVER  # "fail" or "unknown"
+        if budget.epsilon is None or exceeds_rho:  # A radius is solved for only if epsilon alone is exceeded.
             raise
         cap = budget.epsilon
         try:

@@ -1,11 +1,11 @@
 """The [pmixed] table and its plan: shards, tokens and their cost, fixed before any data are read. This module does not import torch.
 
 Private texts are dealt out to *shards* by a hash (shards.py), and one model is fitted on each. Each token is drawn from some of the models,
-after they are moved to within a *radius* of a public model; it is one step of the mechanism, and is charged. The sound mode needs that one
-change moves the model of one shard only (`_require_units`, SHARD_PREMISES), and that the radius holds for every token. The published
-protocol (mode "paper") has no guarantee: such a file can be run to compare, and never priced. An *account* is the cost of a file, as the
-accountants compute it. A `Key` annotates a key with its help text and the `Constraint` on its value; `needs` is the setting without which
-the key is refused, `claim` marks a statement that dpcli does not enforce, and `names_data` a key that names data (base/fields.py).
+after they are moved to within a *radius* of a public model; it is one step of the mechanism, and is charged. The guarantee of the sound
+mode needs two things: one change moves the model of one shard only (`_require_units`, SHARD_PREMISES), and the radius holds for every
+token. The published protocol (mode "paper") has no guarantee: such a file can be run to compare, and is never priced. A `Key` has the help
+text of a key and the `Constraint` on its value; `needs` is the setting without which the key is refused, `claim` marks a statement that
+dpcli does not enforce, and `names_data` a key that names data.
 """
 
 from __future__ import annotations
@@ -228,7 +228,7 @@ class PmixedPlan(PredictionPlan):
     def bounded(self) -> tuple[str, str] | None:
         """Return the key and the column of units if a unit is a whole shard, which is added or removed.
 
-        The result is None otherwise, as all texts of a unit are then in one shard.
+        The result is None otherwise: all texts of a unit are then in one shard.
         """
         if self.pmixed.units is None or self.spec.change != "remove-shard":
             return None
@@ -268,7 +268,7 @@ def _read(data: bytes, path: str) -> tuple[Pmixed, Pipeline]:
     tables = toml_document(data, path).tables
     is_paper = type(tables.get("pmixed")) is dict and tables["pmixed"].get("mode") == "paper"
     pipeline, findings = examine(data, path)  # does not refuse a file with findings, unlike the readers of other commands
-    # The only finding of a file with the published protocol must be that of `judge_mode`.
+    # A file with the published protocol must have one finding only, the one of `judge_mode`.
     judges_mode_alone = [(finding.rule, finding.key) for finding in findings] == [("DP005", "pmixed.mode")]
     if not is_paper or pipeline is None or not judges_mode_alone:
         if findings:
@@ -282,7 +282,7 @@ def _read(data: bytes, path: str) -> tuple[Pmixed, Pipeline]:
 
 
 def _require_units(pipeline: Pipeline, table: Pmixed, entry: Entry, path: str) -> None:
-    """Raise InputError if one change may affect several shards, as the account prices the change of one."""
+    """Raise InputError if one change may affect several shards: the account prices the change of one."""
     privacy = pipeline.privacy
     assert isinstance(entry.spec, EnsembleMixtureSpec)
     removes_shards = entry.spec.change == "remove-shard"

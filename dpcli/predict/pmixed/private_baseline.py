@@ -1,11 +1,11 @@
 """A single differentially private language model at the same epsilon, with which `dpcli pmixed evaluate` compares an ensemble.
 
-The *ensemble* is the models that dpcli pmixed fits on shards of private texts. ensemble_evaluation.py calls this file for the alternative:
-one model of all texts. An n-gram model has noisy counts of all pairs of tokens of a public vocabulary. The counts of each unit of privacy
-are a vector that is clipped in L2 norm. The sum of the vectors gets Gaussian noise. Counts that may consist of noise only are dropped,
-which is post-processing. A transformer has one adapter (low-rank matrices on top of its weights) that is trained by DP-SGD: dpcli train
-runs a file that is written here, in a folder that is removed afterwards. Nothing of either model is released or charged; the figures are
-for the operator.
+The *ensemble* is the models that dpcli pmixed fits on shards of private texts. ensemble_evaluation.py calls this file for the alternative,
+one model of all texts. Nothing of it is released or charged; the figures are for the operator. An n-gram model has noisy counts of all
+pairs of tokens of a public vocabulary. The counts of each unit of privacy are a vector that is clipped in L2 norm, and the sum of the
+vectors gets Gaussian noise. Counts that may consist of noise only are dropped, which is post-processing. A transformer has one adapter
+(low-rank matrices on top of its weights), trained by DP-SGD: dpcli train runs a file that is written here, in a folder that is removed
+afterwards.
 """
 
 from __future__ import annotations
@@ -154,8 +154,8 @@ def _train_table(settings: Pmixed, per_unit: int, folder: str) -> dict[str, obje
         "tokenizer": settings.tokenizer,
         "units": settings.units,
         "records_per_unit": per_unit if settings.units is not None else None,
-        "text": settings.text if IN_COLUMNS.met_by(settings) else None,
-        "record": settings.record if PLAIN_TEXT.met_by(settings) else None,
+        "text": settings.text if IN_COLUMNS.met_by(settings) else None,  # IN_COLUMNS: `data` is a file with named columns
+        "record": settings.record if PLAIN_TEXT.met_by(settings) else None,  # PLAIN_TEXT: `data` is a .txt file
         "lora": _without_none(adapter),
         "clipping": {"norm": GRADIENT_NORM},
     }

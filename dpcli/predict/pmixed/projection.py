@@ -30,10 +30,10 @@ if TYPE_CHECKING:
 # Bound on the relative errors of exp and of the product with the public probability. The actual errors are smaller. A smaller margin would
 # touch soundness; the other values here only change which distribution within the radius results, and the time of the search.
 MARGIN = 8.0 * 2.0**-52
-LEAST_PROBABILITY = 1e-290  # A public probability below this counts as 0, as quotients by it would be inaccurate.
+LEAST_PROBABILITY = 1e-290  # A public probability below this counts as 0, because quotients by it would be inaccurate.
 CLOSE = 1e-14  # largest difference between 1 and a sum of probabilities that counts as rounding
 ATTEMPTS = 200  # evaluations after which the search for a scale stops
-HALVING_PERIOD = 8  # One of so many steps of that search halves the bracket, as secants may converge slowly.
+HALVING_PERIOD = 8  # One in this many steps of that search halves the bracket, because secants may converge slowly.
 LARGEST_LOG_SCALE = 690.0  # The logarithm of a scale is limited to this absolute value. Ratios beyond its range count as 0.
 # A larger radius is reduced to this value, so that e^radius does not overflow. A smaller radius satisfies the larger one.
 LARGEST_RADIUS = 600.0
@@ -81,12 +81,12 @@ Projection = Callable[[Ball, Array], Array]
 def ball(public: Array, radius: float) -> Ball:
     """Return the ball around a public model's probabilities.
 
-    Raises InputError if they are not probabilities. The error reveals nothing private, as the model is public.
+    Raises InputError if they are not probabilities. The error reveals nothing private, because the model is public.
     """
     has_public = public >= LEAST_PROBABILITY
     if not (radius > 0.0 and math.isfinite(radius)):
         raise InputError(f"expected a radius > 0, found {radius!r}")
-    # The tolerance is wide, as the ball is made of renormalised probabilities.
+    # The tolerance can be wide: the ball is made of renormalised probabilities.
     if not np.all(public >= 0.0) or not math.isclose(public.sum(), 1.0, abs_tol=1e-6):
         raise InputError("the public model: expected probabilities that add up to 1")
     renormalised = np.where(has_public, public, 0.0)
@@ -216,7 +216,7 @@ class WholeBall:
 
     def _fill(self, nearest: Array) -> None:
         """Change the multiples in place, within the bounds, so that they add up to 2^50."""
-        missing = ONE - int(nearest.sum())  # The sum is exact, as all partial sums are whole numbers below 2^53.
+        missing = ONE - int(nearest.sum())  # The sum is exact, because all partial sums are whole numbers below 2^53.
         bound = self.high if missing > 0 else self.low
         room = np.abs(bound - nearest)
         roomiest = int(np.argmax(room))

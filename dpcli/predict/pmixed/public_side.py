@@ -62,7 +62,7 @@ class PublicSide:
     def private_records(self, texts: Sequence[str]) -> Records:
         """Return the records of private texts.
 
-        Raises InputError if the tokenizer fails. The tokenizer's message is omitted, as it may quote a text.
+        Raises InputError if the tokenizer fails. The tokenizer's message is omitted: it may quote a text.
         """
         return cast(Records, on_private("the tokenizer", self._records, texts))
 
@@ -77,7 +77,7 @@ class PublicSide:
     def learn(self, records: Records) -> bytes:
         """Return the parameters that a model learns from private records.
 
-        This must be called in a separate process, as learning may change the public model.
+        This must be called in a separate process, because learning may change the public model.
 
         Raises InputError if learning fails. The error omits the original message.
         """

@@ -1,14 +1,14 @@
 """The published protocol of PMixED, for comparison: its radius, derived from a claimed epsilon, and its projection. No DP guarantee.
 
-It is the mode "paper" of [pmixed] (`Paper` in model_ensemble.py), and no number of it is a cost. For each token, the protocol draws some of
-the models of the shards, and mixes each with a public model. The share of the model is the largest at which the Renyi divergences of one
-order, in both directions, are within the *radius*. The radius is *beta* times the order. A *query* is the draw of one token. The claimed
-epsilon leaves a Renyi divergence to each query (`Published.target`), and beta is the largest at which the published bound for one query,
-with amplification by sampling, is at most this divergence. The protocol has no guarantee because the published proof needs a bound at every
-order, and a bound at one order implies no bound at the others.
+This is the mode "paper" of [pmixed] (`Paper` in model_ensemble.py), and none of its numbers is a cost. The protocol has no guarantee
+because the published proof needs a bound at every order, and a bound at one order implies no bound at the others. For each token, the
+protocol draws some of the models of the shards, and mixes each with a public model. The share of the model is the largest at which the
+Renyi divergences of one order, in both directions, are within the *radius*, which is *beta* times the order. A *query* is the draw of one
+token. The claimed epsilon leaves a Renyi divergence to each query (`Published.target`). Beta is the largest at which the published bound
+for one query, with amplification by sampling, is at most this divergence.
 
-Source: Flemings, Razaviyayn, Annavaram 2024, arXiv:2403.15638, Section 4, Algorithm 1, Theorems 4.1, 4.2 and 5.1; the conversion is that of
-Balle et al. 2020, arXiv:1905.09982, Theorem 21.
+Source: Flemings, Razaviyayn, Annavaram 2024, arXiv:2403.15638, Section 4, Algorithm 1, Theorems 4.1, 4.2 and 5.1; the conversion is Theorem
+21 of Balle et al. 2020, arXiv:1905.09982.
 """
 
 from __future__ import annotations
@@ -74,7 +74,7 @@ def largest_beta(target: float, order: int, rate: float, drawn: int) -> float:
     # Double the end of the bracket until the bound reaches the target.
     high = expand_until(lambda beta: query_divergence(beta, order, rate, drawn) >= target, FIRST_BETA, 2.0, LARGEST_BETA)
     lower_end, _ = bracket_root(lambda beta: target - query_divergence(beta, order, rate, drawn), 0.0, high)
-    return lower_end  # at which the bound is at most the target
+    return lower_end  # at this end, the bound is at most the target
 
 
 def query_divergence(beta: float, order: int, rate: float, drawn: int) -> float:
@@ -85,7 +85,7 @@ def query_divergence(beta: float, order: int, rate: float, drawn: int) -> float:
     if rate == 1.0:
         return unsampled_divergence(beta, order, drawn)
     log_factorial = log_factorials(order)
-    terms = [(order - 1) * math.log1p(-rate) + math.log1p((order - 1) * rate)]  # of k = 0 and 1 together
+    terms = [(order - 1) * math.log1p(-rate) + math.log1p((order - 1) * rate)]  # the terms k = 0 and k = 1 together
     for k in range(2, order + 1):
         log_binomial = float(log_factorial[order] - log_factorial[k] - log_factorial[order - k])
         terms.append(

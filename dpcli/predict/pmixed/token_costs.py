@@ -2,9 +2,9 @@
 
 A *shard* is the part of the private texts on which one model of the ensemble is fitted, and the *radius* limits how far a model may be from
 the public one when a token is drawn (pmixed_plan.py). A *change* is the effect of one unit on the ensemble: it replaces the model of one
-shard ("replace-shard") or adds or removes a whole shard ("remove-shard"). The pipeline file states one of them, and the other is shown to
-compare. Instead of epsilon, the radius or the number of tokens ("steps") that meets a target can be solved for. Every epsilon is an upper
-bound. A file with the published protocol (mode "paper") has no account: its own claim of an epsilon is not a guarantee.
+shard ("replace-shard"), or adds or removes a whole shard ("remove-shard"). The pipeline file states one of them, and the other is shown for
+comparison. The command can also solve for the radius or the number of tokens ("steps") that meets a target epsilon. Every epsilon is an
+upper bound. A file with the published protocol (mode "paper") has no account: its claim of an epsilon is not a guarantee.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from dpcli.predict.pmixed.pmixed_plan import PmixedPlan
 
 Change = Literal["replace-shard", "remove-shard"]
 Solvable = Literal["radius", "steps"]
-ACCOUNTANTS = ("rdp", "pld")  # by Renyi divergences, and by privacy-loss distributions
+ACCOUNTANTS = ("rdp", "pld")  # names in the table and in JSON: Renyi divergences, and privacy-loss distributions
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,8 +2,8 @@
 
 `dpcli pmixed evaluate` compares models by them (ensemble_evaluation.py). The loss of a token is -log of the probability that the model gave
 it, in nats. An *ensemble* is the models fitted on shards of private texts; a *mode* projects the models that are drawn for a token towards
-the public model, and their average gives its probability (model_ensemble.py). All modes of one sampling rate share the draw, so that their
-difference is not due to that draw. Losses of private models have no noise, and are not for release.
+the public model, and their average gives its probability (model_ensemble.py). All modes with the same sampling rate share the draw of
+models, so that the draw does not contribute to their difference. Losses of private models have no noise, and are not for release.
 """
 
 from __future__ import annotations
@@ -125,7 +125,7 @@ def _target_probabilities(
     sums = np.zeros(counts.shape)
     for member in np.flatnonzero(drawn.any(axis=(0, 1))).tolist():
         tokens = np.flatnonzero(drawn[:, :, member].any(axis=0))
-        places = (tokens + 1).tolist()  # in the record, whose first token has no loss
+        places = (tokens + 1).tolist()  # places in the record, whose first token has no loss
         rows = probabilities(on_private("a fitted model", next_token_rows, members[member], record, places), temperature)
         for token, row in zip(tokens.tolist(), rows, strict=True):
             for index in np.flatnonzero(drawn[:, token, member]).tolist():

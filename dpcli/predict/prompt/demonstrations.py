@@ -24,7 +24,7 @@ from dpcli.predict.prompt.prompt_plan import Prompt
 from dpcli.predict.shards import shards_of_texts
 from dpcli.sessions.priced import fingerprint
 
-ORDERS_PER_CHOICE = 4  # orders of the texts that are tried for a choice, as several may begin with the same texts; arbitrary
+ORDERS_PER_CHOICE = 4  # orders of the texts that are tried for a choice, since several may begin with the same texts; arbitrary
 
 
 class Demonstration(NamedTuple):
@@ -116,7 +116,7 @@ def prompt_shape(prompt: Prompt) -> PromptShape:
 def prompt_that_fits(shape: PromptShape, demonstrations: Sequence[Demonstration], text: str, fits: Callable[[str], bool]) -> str:
     """Return the prompt with the largest number of first demonstrations that fits.
 
-    A private demonstration that is too long must not be refused, as the error would reveal its length.
+    A private demonstration that is too long must not be refused: the error would reveal its length.
     """
     for count in range(len(demonstrations), 0, -1):
         prompt = shape.prompt(demonstrations[:count], text)
@@ -182,7 +182,7 @@ def best_student(
 def _candidates(answered: Sequence[Demonstration], count: int, size: int, labels: int) -> list[tuple[Demonstration, ...]]:
     """Return up to `count` different choices of demonstrations.
 
-    Each choice orders the answered texts by a hash. The choices need not be secret, so that no random stream is needed.
+    Each choice orders the answered texts by a hash. The choices need not be secret, so no random stream is needed.
     """
     choices = []
     for number in range(ORDERS_PER_CHOICE * count):

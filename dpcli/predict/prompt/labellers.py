@@ -77,13 +77,13 @@ class OwnLabeller:
     def label(self, prompt: str) -> int:
         """Return the label.
 
-        Raises InputError if the function raises, or returns neither a label nor scores. The message of a foreign error is not repeated.
+        Raises InputError if the function raises, or returns neither a label nor scores. The function's own message is not repeated.
         """
-        try:  # Reading the result may raise too, as the result may be an object from the user's code.
+        try:  # Reading the result may raise too: it may be an object from the user's code.
             label = self._read(self.function(prompt))
         except InputError:
             raise
-        except FAILURES as error:
+        except FAILURES as error:  # an exception, or SystemExit
             raise InputError(f"{self.target}: raised {raised_at(error)}") from error
         if label is None:
             raise InputError(f"{self.target}: expected one of the labels, or a score for each of {len(self.labels)}")

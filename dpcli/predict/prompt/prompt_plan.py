@@ -1,12 +1,11 @@
 """The [prompt] table and its plan: teachers are prompts with private demonstrations, and vote on public queries.
 
-A *demonstration* is a private labelled text that a prompt shows to a language model. Each owner's texts go to one *teacher*, a prompt with
-some of them as demonstrations, so that one change moves one vote on each *query*, a public text to label. The noisy votes label the
-queries, and only these labels leave the private side. A prompt for later use, the student's, is made of labelled queries. The [[mechanism]]
-entry states the noise. Keys on which the votes depend may not change within a *session*, which is everything that one charge pays for
-(prompt_session.py). A `Key` annotates a key with its help text and the constraint on its value; `needs` is the setting without which the
-key is refused, `claim` marks a statement that dpcli does not enforce, and `names_data` a key that names data (base/fields.py). A `Note` is
-a text that may be blank and may have several lines.
+A *demonstration* is a private labelled text that a prompt shows to a language model. A *teacher* is a prompt with demonstrations of some
+owners. Each owner's texts go to one teacher, so one change moves one vote on each *query*, a public text to label. The noisy votes label
+the queries, and only these labels leave the private side; the *student*, a prompt for later use, is made of them. The [[mechanism]] entry
+states the noise. Keys on which the votes depend may not change within a *session*, which is everything that one charge pays for. A `Key`
+has the help text of a key and the constraint on its value; `needs` is the setting without which the key is refused, `claim` marks a
+statement that dpcli does not enforce, and `names_data` a key that names data. A `Note` is a text that may be blank.
 """
 
 from __future__ import annotations
@@ -182,7 +181,7 @@ def plan_of(path: str) -> PromptPlan:
     """
     data = read_bytes(path)
     prompt = table_of(data, path, Prompt, "prompt")
-    # The pipeline, its entry that answers queries, and the cost of the file.
+    # `session` has the pipeline, its entry that answers queries, and the cost of the file.
     session = priced(path, data, AGGREGATORS, "prompt", prompt.mechanism)
     require_units(session.pipeline, prompt.units, path, "prompt")
     require_one_session(session.entry, path)

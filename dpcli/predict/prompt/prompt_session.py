@@ -1,10 +1,10 @@
 """A PromptPATE session: teachers, which are prompts with private demonstrations, vote on public texts, which then make a public prompt.
 
-`dpcli prompt` calls `vote_and_teach`. A *demonstration* is a labelled text that a prompt shows. A public text to label is a *query*, and
-the label that its noisy vote releases its *answer* (aggregators.py). All queries are charged beforehand, to a *ledger* (the record of what
-was spent on a dataset) if there is one. Each query is counted durably before its noise is drawn. Its answer is saved in the transcript in
-the session's folder, under a hash of the text; a query that is asked again gets the saved answer, at no cost. The labelled texts then make
-the *student*, a prompt that may be published.
+A *demonstration* is a labelled text that a prompt shows. A public text to label is a *query*, and the label that its noisy vote releases is
+its *answer* (aggregators.py). All queries are charged before the first vote, to a *ledger* (the record of what was spent on a dataset) if
+there is one. Each query is counted durably before its noise is drawn. Its answer is saved in the transcript in the session's folder, under
+a hash of the text; a query that is asked again gets the saved answer, at no cost. The labelled texts then make the *student*, a prompt that
+may be published. `dpcli prompt` calls `vote_and_teach`.
 """
 
 from __future__ import annotations
@@ -69,7 +69,7 @@ class PromptOutcome:
         queries: Number of queries that were counted in all calls.
         texts: Number of public texts.
         answered: Number of public texts that got a label.
-        waiting: Number of public texts that have no result, as no query or answer was left.
+        waiting: Number of public texts that have no result because no query or answer was left.
         prompt: Text of the student's prompt, with {text} in place of the text to label.
         accuracy: Accuracy of the student's prompt on labelled texts that are declared public; None if the file names none.
         accuracy_without_demonstrations: Accuracy of a prompt without demonstrations on these texts.
@@ -233,7 +233,7 @@ def _write_outputs(outcome: PromptOutcome, released: list[PublicText]) -> None:
     content = "".join(json.dumps(line, ensure_ascii=False) + "\n" for line in lines)
     replace_file(os.path.join(plan.folder, LABELS), content.encode("utf-8", "surrogatepass"))
     replace_file(os.path.join(plan.folder, PROMPT), outcome.prompt.encode("utf-8", "surrogatepass"))
-    restored = "" if outcome.session.charged else f" {RESTORED}"
+    restored = "" if outcome.session.charged else f" {RESTORED}"  # a warning if no ledger counts the answers
     summary = (
         f"{plan.prompt.teachers:,} teachers, which are prompts with private demonstrations, voted on {outcome.queries:,} of at most "
         f"{plan.queries:,} public texts. {outcome.answered:,} labels are in {LABELS}. The prompt in {PROMPT} was chosen by these labels "

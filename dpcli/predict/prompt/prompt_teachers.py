@@ -3,7 +3,7 @@
 A *demonstration* is a labelled text of a teacher's shard of the private data (demonstrations.py), and a *labeller* a language model or a
 user's function that gives a prompt a label (labellers.py). prompt_session.py asks for the votes. Each teacher votes in a process of its own
 (shard_processes.py), so that what a model remembers of one teacher reaches no other. The process of the command asks the model about public
-texts only. If the model fails on a teacher's prompt, the teacher votes as a prompt without demonstrations does, as an error would reveal
+texts only. If the model fails on a teacher's prompt, the teacher votes as a prompt without demonstrations does: an error would reveal
 something about them. No message quotes a text.
 """
 
@@ -87,7 +87,7 @@ class PromptTeachers:
 
     def votes(self, texts: Sequence[str]) -> VoteCounts:
         """Return the vote counts of each text. Raises InputError if the labeller fails on a text without demonstrations."""
-        by_teacher = self.labels_of(texts)  # in any order of the teachers, as votes are only counted
+        by_teacher = self.labels_of(texts)  # in any order of the teachers, because votes are only counted
         rows = [list(row) for row in zip(*by_teacher.values(), strict=True)]
         return counts_of_labels(rows, len(by_teacher), self.labels, "votes")
 

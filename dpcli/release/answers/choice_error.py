@@ -2,7 +2,7 @@
 
 The measures call it for their expected errors. A *score* is a whole number that says how good a candidate is, such as the count of a value;
 a mechanism chooses with noise. The *slack* is how far the chosen score may be below the best one, except with a stated probability of
-*failure*. *Peeling* is k choices in turn, each among the remaining candidates. The *sparse vector technique* tells whether counts reach a
+*failure*. *Peeling* is k choices in turn, each among the remaining candidates. The *sparse vector technique* says which counts reach a
 threshold. Bounds are rounded up: accuracy is at least as good as stated. Privacy does not depend on them.
 """
 
@@ -76,11 +76,11 @@ def threshold_slack(laws: SparseVectorLaws, queries: int, confidence: float) -> 
     """
     failure = failure_of(confidence)
     require_resolvable(failure)
-    lowest, mass, width = blocks(laws.threshold, FINE)
-    furthest = np.maximum(np.abs(lowest), np.abs(lowest + (width - 1.0)))  # of the numbers of each block
+    lowest, mass, width = blocks(laws.threshold, FINE)  # FINE: blocks per scale of the noise
+    furthest = np.maximum(np.abs(lowest), np.abs(lowest + (width - 1.0)))  # largest absolute value in each block
 
     def is_certified(distance: int) -> bool:
         failures = np.minimum(queries * laws.query.at_least(distance + 1.0 - furthest), 1.0)
-        return float(mass @ failures) + OMITTED <= failure  # OMITTED is for b beyond the blocks
+        return float(mass @ failures) + OMITTED <= failure  # OMITTED bounds the probability that b is outside the blocks
 
     return smallest_whole(is_certified)

@@ -51,8 +51,8 @@ def accepted_range(accepts: Callable[[float], bool], start: float, low: float, h
     """Return the ends of an interval within [low, high] that contains the values which a test accepts, if these are a range.
 
     The search begins at `start`, and each end is rounded outwards. An end of [low, high] itself is returned if the test accepts it, or one
-    of PROBES - 1 values between it and the computed end, as the accepted values are then no single range. Both ends are returned if the
-    test rejects `start`, as the accepted values may then lie anywhere.
+    of PROBES - 1 values between it and the computed end: the accepted values are then no single range. Both ends are returned if the test
+    rejects `start`: the accepted values may then lie anywhere.
     """
     if not accepts(start):
         return low, high
@@ -146,7 +146,7 @@ def spread_within(law: Callable[[float], NoiseLaw], steps: int, confidence: floa
     if is_within(high):
         return high
     while high / low > NEAR_ONE:
-        middle = math.sqrt(low * high)  # the geometric mean, as the ends differ by many powers of ten
+        middle = math.sqrt(low * high)  # the geometric mean, because the ends differ by many powers of ten
         low, high = (middle, high) if is_within(middle) else (low, middle)
     rounded = float(Context(prec=DIGITS, rounding=ROUND_FLOOR).plus(Decimal(low)))
     return rounded if is_within(rounded) else low  # less noise should be within too, but only what was tested is certain

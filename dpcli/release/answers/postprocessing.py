@@ -1,8 +1,8 @@
 """Postprocessing of noisy answers: changes to numbers that have their noise already, which cost no privacy.
 
 A query states "non-negative" or "whole" (POSTPROCESSING). A count with `totals = true` is also made consistent: its parts, the counts by
-key, then add up to the total. The answer names each kind that was applied, in the words below, as a reader must know that a 0 may have been
-a negative number. No interval becomes less likely to cover the truth (for "whole", a truth that is whole).
+key, then add up to the total. The answer names each kind that was applied, in the words below: a reader must know that a 0 may have been a
+negative number. No interval becomes less likely to cover the truth (for "whole", a truth that is whole).
 """
 
 from __future__ import annotations

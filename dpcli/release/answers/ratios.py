@@ -2,8 +2,8 @@
 
 measures/averages.py calls it with a noisy sum S, in *steps* (the declared unit of rounding of a column) from the centre of the range, a
 noisy count C, and the *laws* of their noises (noise/laws.py). The interval of a ratio contains the values that a test accepts: a value
-passes if S - value * C is no larger than its noise explains (Fieller 1954). So the interval is valid for every true count above 0, also a
-small one, and errs on the wide side. Estimates and widths depend on the choices here, and the privacy does not.
+passes if S - value * C is no larger than its noise explains (Fieller 1954). So the interval is valid for every true count above 0, even a
+small one, and errs on the wide side. Estimates and widths depend on the choices here; privacy does not.
 """
 
 from __future__ import annotations

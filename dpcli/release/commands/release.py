@@ -1,7 +1,7 @@
 """The command `dpcli release`: answer the queries of a file about a table, with noise.
 
-It reads the flags. release_plan.py makes the plan without data, release_run.py charges, computes and stores, and documents/release.py
-shows. No output may overwrite the data, the ledger or the folder of the release, so all paths are checked before anything is charged.
+release_plan.py makes the plan without data, release_run.py charges, computes and stores, and documents/release.py shows. No output may
+overwrite the data, the ledger or the release: paths are checked before the charge, and errors before that replace no data (`spares_data`).
 """
 
 from __future__ import annotations

@@ -65,7 +65,7 @@ def plan_document(plan: ReleasePlan) -> Document:
 
 
 def _plan_notes(plan: ReleasePlan) -> tuple[str, ...]:
-    """Return sentences about what a plan protects, reads and stores, for the end of its document."""
+    """Return the sentences at the end of a plan's document: what it protects, reads and stores, and what was not checked."""
     notes = ["no data were read"]
     if not can_read_expressions():
         notes.append(EXPRESSIONS_UNREAD)

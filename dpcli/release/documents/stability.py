@@ -1,10 +1,10 @@
 """Tables and pictures of `dpcli release --compare`: the lead that the most common value needs, for each mechanism that releases it.
 
 The *gap* is the lead of the most common value over the next one, in rows, and the *domain* is the set of possible values. Mechanisms over
-declared values need a gap that grows with the size of the domain; propose-test-release (a noisy test of whether the value is stable) and
-the stability histogram (a threshold on noisy counts) do not, and spend a delta instead. A *curve* is the probability of the right value at
-each gap. The comparison reads no data; stability/mode_comparison.py computes it. PTR, GUMBEL (the exponential mechanism, a noisy maximum)
-and STABILITY are three of its MECHANISMS. A *document* is what a command returns to be shown.
+declared values need a gap that grows with the size of the domain. Propose-test-release (PTR, a noisy test of whether the value is stable)
+and the stability histogram (STABILITY, a threshold on noisy counts) do not, and spend a delta instead. GUMBEL is the exponential mechanism,
+a noisy maximum. A *curve* is the probability of the right value at each gap. The comparison reads no data; stability/mode_comparison.py
+computes it, and its MECHANISMS has all of them.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from dpcli.document.document import Document, Sheet, Table
 from dpcli.release.stability.mode_comparison import ERROR, GUMBEL, MECHANISMS, PTR, STABILITY, Comparison, ModeRelease, RightCurve
 
 # Choices of what is shown. None of them changes a probability.
-LARGE = 10**15  # larger domains are written as powers of ten, as their digits would fill a cell
+LARGE = 10**15  # larger domains are written as powers of ten, because their digits would fill a cell
 DECADES = 13  # the axis of domain sizes ends at 10^(DECADES - 1)
 ROOM = 1.1  # factor by which the axis of gaps is longer than the highest curve needs, so that no line touches the frame
 DOMAINS = (10, 1000, 10**6)  # widths of a domain of numbers, in bins, as examples

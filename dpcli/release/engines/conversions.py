@@ -1,12 +1,12 @@
 """SQL that converts a column from the type in which it is stored to the type that [source.columns] declares.
 
-source_table.py calls it for each column that an engine reads, and sql_nodes.py for casts of texts. A column may be text in a csv, a decimal
-in a database and a double in parquet, and must then have the same values in every engine. A value that has no conversion becomes null, and
-counts as missing: it never fails, as an error would tell that there is such a value.
+A column may be text in a csv, a decimal in a database and a double in parquet, and must have the same values in every engine.
+source_table.py calls this file for each column that an engine reads, and sql_nodes.py for casts of texts. A value that has no conversion
+becomes null and counts as missing. It never fails, because an error would reveal that there is such a value.
 
-A *term* is a piece of SQL, and *layers* are nested SELECTs that give names to terms, so that none is repeated (scalars.py): `layers.bind`
-returns the name of a term, and the `depth` of a term is the layer in which its names exist. A conversion is a function that returns the
-converted term, given the stored column as a term and the layers. A *family* is a group of stored types that are converted alike.
+A *family* is a group of stored types that are converted alike. A conversion is a function that returns the converted *term*, a piece of
+SQL, given the stored column as a term and the *layers*, nested SELECTs that give names to terms (scalars.py). `layers.bind` returns the
+name of a term, and the `depth` of a term is the layer in which its names exist.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ Family = Literal["text", "whole", "real", "exact", "boolean", "date", "timestamp
 WHOLE = "[+-]?[0-9]{1,19}"
 NUMBER = "[+-]?([0-9]+[.]?[0-9]*|[.][0-9]+)([eE][+-]?[0-9]{1,3})?"
 DAY = "[0-9]{4}-[0-9]{2}-[0-9]{2}"
-MOST_DIGITS = 300  # characters; longer texts are not converted to doubles. Arbitrary, as no double needs as many
+MOST_DIGITS = 300  # characters; longer texts are not converted to doubles; arbitrary, because no double needs that many
 TRUE, FALSE = ("true", "t", "1"), ("false", "f", "0")
 FIRST_DAY, LAST_DAY = "0001-01-01", "9999-12-31"  # the years that four digits can state
 Convert = Callable[[Term, Layers], Term]
@@ -64,7 +64,7 @@ def _number_of_text(raw: Term, layers: Layers) -> Term:
 
 def _truth_of_text(raw: Term, layers: Layers) -> Term:
     dialect = layers.dialect
-    # In lower case by `translate`, since engines disagree about the case of letters other than these.
+    # `translate` changes only these letters to lower case, since engines disagree about the case of letters other than these.
     letters = (Term(dialect.text(alphabet)) for alphabet in (UPPER, LOWER))
     text = layers.bind(fill_template("translate({0}, {1}, {2})", _trimmed(raw, layers), *letters))
     true_words, false_words = (", ".join(map(dialect.text, words)) for words in (TRUE, FALSE))

@@ -145,7 +145,7 @@ class DuckDBSql(Dialect):
         return f"CAST(date_trunc('{period}', {sql}) AS DATE)"
 
     def whole_of_exact(self, sql: str) -> str:
-        digits = self.matches(self.cast(sql, "text"), "-?[0-9]*([.]0*)?")  # as the floor may overflow the type
+        digits = self.matches(self.cast(sql, "text"), "-?[0-9]*([.]0*)?")  # the floor may overflow the type
         return f"CASE WHEN {digits} THEN {self.cast(sql, 'integer')} END"
 
 

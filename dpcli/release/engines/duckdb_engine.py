@@ -84,7 +84,7 @@ class DuckDB(SqlEngine):
             self.spill.remove()
 
     def _find(self) -> ActualTable:
-        # The kind "memory" is missing, as its engine, GivenDuckDB, has a `_find` of its own.
+        # The kind "memory" is missing: its engine, GivenDuckDB, has its own `_find`.
         finders: dict[Kind, Callable[[], ActualTable]] = {
             "csv": self._csv,
             "parquet": lambda: self._parquet(self.files, self.table.stored),
@@ -273,7 +273,7 @@ def csv_table(files: Files, header: Header, in_order: bool) -> ActualTable:
     """Return the table of csv files, whose columns are all texts. in_order: whether one thread reads each file from its start."""
     sql_names = numbered_names(len(header.names))
     fields = {name: ActualColumn(sql, "text", "text") for name, sql in zip(header.names, sql_names, strict=True)}
-    # named: a message must not list the columns, as the first line may be a private row.
+    # named: a message must not list the columns, because the first line may be a private row.
     return ActualTable(_read_csv(files, header, in_order), fields, files.place, named=False)
 
 

@@ -3,7 +3,7 @@
 An *engine* answers aggregations (exact counts and sums for each key) by SQL. given_table.py has the tables, as parts that DuckDB can read.
 The engines copy the columns that the queries use once, after the charge, and read the copy. So all queries see one state of a table that
 the program may change meanwhile. A relation or a data frame may have other rows each time that it is read; even then, no *unit* (whom the
-release protects, with all of its rows) counts with more rows than it may, as rows are bounded in the copy.
+release protects, with all of its rows) counts with more rows than it may: rows are bounded in the copy.
 
 `_find` reports the columns of the table without reading a row. Columns are copied under the names f0, f1, ... by their *places* in the
 table (numbers from 0). A *family* is a group of types that are converted alike; types of the family "other" have no conversion.
@@ -52,7 +52,7 @@ class GivenDuckDB(DuckDB):
         self._statement(aggregation, secret)  # the first statement calls `_find`, which notes the columns to copy
         if not self.copied:
             self._copy()
-        return SqlEngine.totals(self, aggregation, secret)  # not as DuckDB, which reads a csv a second time after an error
+        return SqlEngine.totals(self, aggregation, secret)  # not DuckDB.totals, which reads a csv a second time after an error
 
     def _find(self) -> ActualTable:
         names = self.given.names
@@ -78,7 +78,7 @@ class GivenDuckDB(DuckDB):
         try:
             self.connection.register(PART, part)
             ((_, kind, *_),) = self.connection.execute(f"DESCRIBE SELECT * FROM {PART}").fetchall()
-        except Exception as error:  # of DuckDB, or of the library that the table comes from; no row was read
+        except Exception as error:  # an error of DuckDB or of the table's library; no row was read
             return f"{UNREADABLE} ({type(error).__name__})"
         self.connection.unregister(PART)
         return str(kind)
@@ -145,7 +145,7 @@ class GivenSpark(Spark):
         """Copy all rows of the columns in `places` to files of Spark, and create the view of the copy."""
         sql_names = numbered_names(len(self.given.frame.columns))
         copied_columns = self.given.frame.toDF(*sql_names).select([sql_names[place] for place in self.places])
-        # A checkpoint, as a cache would be computed again where it was lost.
+        # A checkpoint, because Spark would compute a lost part of a cache again.
         copied_columns.localCheckpoint(eager=True).createGlobalTempView(self.view)
 
 

@@ -2,8 +2,8 @@
 
 `dpcli.release(table, ...)` calls `given_table` for the table of the program, and given_engine.py copies the parts. The columns of a part
 are named f0, f1, ... by their *places* in the table (numbers from 0). So no name is special, and names that repeat do no harm. The type of
-a column follows from the type that the table states for it, and never from its values: a single row must not decide how others are read,
-as that would be an answer without noise. Columns of objects are read one value at a time, as the texts that a csv would have.
+a column follows from the type that the table states for it, and never from its values: if a single row decided how others are read, that
+would be an answer without noise. Columns of objects are read one value at a time, as the texts that a csv would have.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ PLAIN_KINDS = "iufbM"  # kinds of numpy's types that DuckDB reads without a look
 # Types of pandas whose columns have a mask of missing values. DuckDB reads them as the numbers and booleans that they hold.
 MASKED = frozenset({"Float32", "Float64", "boolean", *(f"{sign}nt{bits}" for sign in ("I", "UI") for bits in (8, 16, 32, 64))})
 WIDE = frozenset({"HUGEINT", "UHUGEINT"})  # types of DuckDB that Arrow lacks; they are read as digits
-# Types of DuckDB whose full names a message must not show, as they may hold values: an ENUM inside lists its texts.
+# Types of DuckDB whose full names a message must not show, because they may hold values: an ENUM inside lists its texts.
 NESTED = frozenset({"STRUCT", "MAP", "UNION"})
 EXPECTED = "table: expected a DataFrame of pandas, polars or Spark, a pyarrow Table, or a DuckDB relation"
 
@@ -71,7 +71,7 @@ class ArrowStream:
 
 @dataclass(frozen=True, slots=True)
 class PandasTable(GivenTable):
-    """A pandas DataFrame. The index is no column.
+    """A pandas DataFrame. The index is not a column.
 
     Columns of numbers, booleans and timestamps are read as they are. Each value of any other column, such as one of objects or categories,
     becomes a text by itself.
@@ -134,7 +134,7 @@ def _is_plain(dtype: Any) -> bool:
 def text_of(value: object) -> str | None:
     """Return a value of Python as the text that a csv has for it; None if it has none. No value raises an error.
 
-    A whole number is its digits, whatever its type is: 3.0 is "3", as it counts as an integer in a column of floats too.
+    A whole number is its digits, whatever its type is: 3.0 is "3", because it counts as an integer in a column of floats too.
     """
     with suppress(Exception):  # an error would show that there is such a value
         if value is None or value != value:  # None, NaN, NaT
@@ -287,7 +287,7 @@ CLASSES: dict[tuple[str, str], Any] = {
 def given_table(table: object) -> GivenTable | SparkFrame:
     """Return a table in memory as an engine reads it. No row is read.
 
-    Raises InputError if the object is no table that dpcli can read. The message does not show it.
+    Raises InputError if the object is not a table that dpcli can read. The message does not show it.
     """
     for base_class in type(table).__mro__:  # the class of a table may be a subclass of the library's
         package = base_class.__module__.partition(".")[0]
@@ -297,5 +297,5 @@ def given_table(table: object) -> GivenTable | SparkFrame:
             given: GivenTable | SparkFrame = CLASSES[package, base_class.__name__](table)
             return given
     table_class = type(table)
-    advice = "; call collect() first" if table_class.__name__ == "LazyFrame" else ""  # of polars
+    advice = "; call collect() first" if table_class.__name__ == "LazyFrame" else ""  # LazyFrame is a class of polars
     raise InputError(f"{EXPECTED}, found {table_class.__module__.partition('.')[0]}.{table_class.__name__}{advice}")

@@ -153,4 +153,4 @@ def open_postgres(table: SourceTable) -> Postgres:
         return Postgres(table, place, connection)
     except psycopg.Error as error:
         failure: LedgerError = unreachable(place, error, settings)
-    raise InputError(str(failure))  # in the words of a ledger's server, but as the error of a source
+    raise InputError(str(failure))  # the message is the one for a ledger's server, but the error is that of a source

@@ -31,7 +31,7 @@ MOST_BOUND = 2**62  # max_groups and max_rows must be below it, so that SQL comp
 STEP_LEAST, STEP_MOST = 1e-20, 1e20  # range of the size of a step; the ends are arbitrary, and far inside the range of doubles
 # Limits of memory and time, which are arbitrary.
 MOST_BINS = 10_000  # largest number of bins, to bound the length of the SQL
-MOST_KEYS = 2_000_000  # largest number of declared keys over all parts of the key, as the answer lists each of them
+MOST_KEYS = 2_000_000  # largest number of declared keys over all parts of the key; the answer lists each of them
 UNIT_TYPES = (TEXT, "integer")
 KEY_CLASSES: Mapping[ScalarType, type] = {"text": str, "integer": int, "boolean": bool}  # types that a part of a key may have
 
@@ -89,7 +89,7 @@ def _require_bounds(aggregation: Aggregation) -> None:
         raise InputError(
             "min, max: expected sums of at most 38 digits for 2^40 rows, found a larger range: use larger steps or a smaller range"
         )
-    key_count = math.prod(len(key.declared or (0,)) for key in aggregation.keys)  # a part without declared values counts as one
+    key_count = math.prod(len(key.declared or (0,)) for key in aggregation.keys)  # a part without declared values has the factor 1
     if key_count > MOST_KEYS:
         raise InputError(f"by: expected at most {MOST_KEYS:,} declared keys, found {key_count:,}")
 
@@ -181,8 +181,8 @@ class RowWriter:
         index = integer(0).write(layers)
         for power in reversed(range((len(edges) - 2).bit_length())):  # the bits of the largest index, the highest first
             further = layers.bind(fill_template("({0} + {1})", index, integer(2**power).write(layers)))
-            # The template has the SQL of `lower` and `further` already. They are passed too, as their names must exist in the layer of the
-            # result.
+            # The template has the SQL of `lower` and `further` already. They are passed too, because their names must exist in the layer of
+            # the result.
             reached = fill_template(f"{{0}} >= {layers.dialect.element(lower.sql, further.sql)}", value, lower, further)
             index = layers.bind(fill_template("CASE WHEN {0} THEN {1} ELSE {2} END", reached, further, index))
         first, last = edge_terms[0], edge_terms[-1]

@@ -1,8 +1,8 @@
 """Functions that open the table of [source] with the engine that can read it: DuckDB, PostgreSQL or Spark.
 
 release_run.py calls `require_source` before the charge, which reads no private row, and `open_source` after it, to compute the answers. An
-*aggregation* is a question to an engine: exact counts and sums by key (aggregate.py). An engine is imported only if it is needed, as its
-library may not be installed.
+*aggregation* is a question to an engine: exact counts and sums by key (aggregate.py). An engine is imported only if it is needed, because
+its library may not be installed.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ def open_source(
     given: table that a program gave in place of a path or an address; None if it gave none.
 
     Raises:
-        InputError: The table cannot be opened, or there is neither a table, a path nor an address.
+        InputError: The table cannot be opened, or there is no table, path or address.
         Unavailable: The engine is not installed.
     """
     with _sigterm_as_interrupt():
@@ -57,7 +57,7 @@ def require_source(
     window: RowWindow | None = None,
     given: GivenTable | SparkFrame | None = None,
 ) -> None:
-    """Check that the source can be opened and can answer the aggregations. No row is read except those of joined tables, which are public.
+    """Check that the source can be opened and can answer the aggregations. Only rows of joined tables, which are public, are read.
 
     Raises InputError and Unavailable as `open_source` and `SqlEngine.check` do.
     """
@@ -80,7 +80,7 @@ def source_table(source: Source, path: str, window: RowWindow | None = None) -> 
 def _sigterm_as_interrupt() -> Iterator[None]:
     """Handle SIGTERM like Ctrl-C in this context, so that an engine is closed and its raw rows on the disk are deleted.
 
-    It has no effect outside of the main thread, nor if the program handles SIGTERM itself.
+    It has no effect outside of the main thread, or if the program handles SIGTERM itself.
     """
     if threading.current_thread() is not threading.main_thread() or signal.getsignal(signal.SIGTERM) is not signal.SIG_DFL:
         yield

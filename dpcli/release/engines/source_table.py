@@ -1,13 +1,13 @@
 """The table that an engine opens, in three forms: declared by [source], reported by the engine, and as SQL of the declared types.
 
-`SourceTable` is what the pipeline file says, `ActualTable` what the engine (DuckDB, PostgreSQL or Spark) sees, and `Values` compares them
-and writes each used column as a *term*, SQL that converts it to the declared type. *Layers* are the nested SELECTs that give names to terms
-(scalars.py): `bind` returns the name of a term, `join` adds a join to a layer, and the `depth` of a term is the layer in which its names
-exist. A value that does not have the declared type is null; it never fails. A *unit* is whom the release protects, with all of its rows; a
-*window* is the rows that the blocks of a ledger allow to read; a *join* adds columns of a public table.
+`SourceTable` is what the pipeline file says, and `ActualTable` what the engine (DuckDB, PostgreSQL or Spark) reports. `Values` compares
+them and writes each used column as a *term*, SQL that converts it to the declared type. A value that does not have the declared type
+becomes null; it never fails. Terms get names in *layers*, nested SELECTs (scalars.py). `bind` returns the name of a term, `join` adds a
+join to a layer, and the `depth` of a term is the layer in which its names exist.
 
-Two properties carry the sensitivity: a unit has one spelling, as each text is bounded as a unit of its own (`require_one_spelling`), and a
-joined public table adds no row (`joined_rows` has the proof).
+A *unit* is whom the release protects, with all of its rows. Two properties carry the sensitivity: a unit has one spelling, because each
+text is bounded as a unit of its own (`require_one_spelling`), and a joined public table adds no row (`joined_rows` has the proof). A
+*window* is the rows that a release may read, as the blocks of a ledger define them.
 """
 
 from __future__ import annotations
@@ -86,7 +86,7 @@ class ActualTable:
     place: place of the table, for messages.
     named: whether a schema names the columns, so that a message may list them. The columns of a csv are named by its first line, which
         may be a private row.
-    others: names of columns that are not in `fields`, as they are not declared.
+    others: names of columns that are not declared, and therefore not in `fields`.
     joined: the public tables that are joined with it.
     """
 
@@ -220,9 +220,9 @@ def public_rows(table: SourceTable, actual: ActualTable, number: int, dialect: D
 def joined_rows(public: str, number: int, join: Join) -> str:
     """Return a SELECT of a public table with one row for each key, whatever the table holds when it is read. public: its rows.
 
-    Proof that the bounds on a unit hold unchanged: Let J be these rows. They are the same for two neighbouring source tables, as the table
-    is declared public. A left join drops no row, and no row has two partners, as each key is in one row of J. So the join maps each row r
-    of the source to exactly one row (r, J(r)), where J(r) depends on r and J alone, and the unit of (r, J(r)) is that of r. The joined
+    Proof that the bounds on a unit hold unchanged: Let J be these rows. They are the same for two neighbouring source tables, since the
+    table is declared public. A left join drops no row, and no row has two partners, since each key is in one row of J. So the join maps
+    each row r of the source to exactly one row (r, J(r)), where J(r) depends on r and J alone, and (r, J(r)) has the unit of r. The joined
     tables then differ as the source tables do: by as many rows of the same unit. Whatever follows for rows of a source follows for them.
     """
     key, added = key_name(number), ", ".join(_added_names(number, join))

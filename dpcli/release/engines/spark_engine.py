@@ -2,7 +2,7 @@
 
 An *engine* answers aggregations (exact counts and sums for each key) by one SQL statement each (sql_engine.py). Files become views of a
 Spark session of dpcli's own, whose SETTINGS let no value raise an error and take every name exactly. Spark runs as local[*], unless
-spark-submit or spark-defaults.conf configure it. Whatever reads data goes through `quietly`, as Spark's messages may quote rows.
+spark-submit or spark-defaults.conf configure it. Whatever reads data goes through `quietly`, because Spark's messages may quote rows.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """A folder for the rows that DuckDB writes to disk when they do not fit in memory. These rows are raw and private.
 
-The folder is removed at the end or, if the process was killed, when the next release of this user opens DuckDB. A lock tells which folders
-belong to processes that live: the system releases it when the process ends, however it ends.
+The folder is removed at the end or, if the process was killed, when the next release of this user opens DuckDB. A lock marks the folders of
+living processes: the system releases it when the process ends, however it ends.
 """
 
 from __future__ import annotations

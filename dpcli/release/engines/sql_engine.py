@@ -42,7 +42,7 @@ class SqlEngine:
 
         Raises InputError if an expression is refused, or there is no such table, or a column is missing or has another type.
         """
-        self._statement(aggregation, b"")  # without a secret, as the statement is not run
+        self._statement(aggregation, b"")  # without a secret, because the statement is not run
 
     def limit_columns(self, aggregations: Iterable[Aggregation]) -> None:
         """Prepare for the totals of these aggregations alone. An engine that copies its table then copies only the columns that they read.

@@ -58,7 +58,7 @@ def statement(aggregation: Aggregation, values: Values, dialect: Dialect, secret
     select = "SELECT" if aggregation.distinct is None else "SELECT DISTINCT"  # equal units, keys and values: one row
     kept = f"{select} {columns} FROM {layers.over(values.base())}{where}"
     keys = names.keys[: len(aggregation.keys)]  # without the part whose different values are counted
-    # One number as that of units and of rows: each row is a unit, or the rows are the different values.
+    # One number counts both units and rows: each row is a unit, or the rows are the different values.
     counts_by_key = comma_separated((*keys, "count(*)", "count(*)"))
     if terms.unit is None:  # a unit has one row, so there is nothing to bound but its sum
         sums = (dialect.total(_clipped(value, aggregation, dialect)) for value in names.values)
@@ -229,7 +229,7 @@ def _bounded_sum(name: str, steps: Steps, aggregation: Aggregation, dialect: Dia
     if aggregation.clip is not None:
         return _clipped(name, aggregation, dialect)
     count, rows, furthest = (dialect.wide(number) for number in ("n", str(aggregation.max_rows), str(steps.furthest)))
-    not_negative = f"({name} + {count} * {furthest})"  # as engines round quotients of negative numbers in different directions
+    not_negative = f"({name} + {count} * {furthest})"  # because engines round quotients of negative numbers in different directions
     part = f"{dialect.quotient(f'({rows} * {not_negative} + {hash_number} % n)', count)} - {rows} * {furthest}"
     return f"CASE WHEN n > {aggregation.max_rows} THEN {part} ELSE {name} END"
 

@@ -25,7 +25,7 @@ UPPER, LOWER = "ABCDEFGHIJKLMNOPQRSTUVWXYZ", "abcdefghijklmnopqrstuvwxyz"
 # infinite, NaN or too small for a double. One of the three engines would raise an error for such results.
 FARTHEST, NEAREST = 1e150, 1e-150
 LARGEST_WHOLE = 9.2e18  # just below 2^63, so that a whole-number double below it fits into 64 bits
-# Largest number of characters of a concatenation. A bound is needed, as an engine could fail; its value is arbitrary.
+# Largest number of characters of a concatenation. Without a bound, an engine could fail; its value is arbitrary.
 LONGEST_JOINED = 1_000_000
 ESCAPE = "!"  # character that makes the next one of a pattern stand for itself, in every engine
 

@@ -28,7 +28,7 @@ class Expressions:
     within: names of the computed columns whose expressions are being translated, the outermost first. They detect a column that is computed
         from itself.
     computed: scalars of the computed columns that have been translated. Each is translated once, however many others use it.
-    depth: number of nodes around the expression, if it is that of a computed column.
+    depth: number of nodes around the expression, if a computed column is defined by it.
     """
 
     columns: Mapping[str, Column]
@@ -44,7 +44,7 @@ class Expressions:
         return NodeTranslator(self.column, key, self.depth).scalar(parse_expression(text, key))
 
     def condition(self, text: str, key: str) -> Scalar:
-        """Return the scalar of a condition, which is true, false or unknown. Raises InputError if the text is no allowed condition."""
+        """Return the scalar of a condition, which is true, false or unknown. Raises InputError if the text is not an allowed condition."""
         scalar = self.scalar(text, key)
         if scalar.type != "boolean":
             raise InputError(f"{key}: expected a condition, found an expression of type {scalar.type}")

@@ -128,7 +128,7 @@ Translate = Callable[[NodeTranslator, "exp.Expr"], Scalar]  # function that turn
 class NodeMeaning:
     """The meaning of one kind of node.
 
-    parts: names of the parts that the node may have; sqlglot calls them arguments. A node with another part is refused, as the part might
+    parts: names of the parts that the node may have; sqlglot calls them arguments. A node with another part is refused: the part might
         change its meaning.
     """
 
@@ -165,7 +165,7 @@ def _number(translator: NodeTranslator, node: exp.Expr, text: str) -> Scalar:
     Raises InputError if the integer has more than 64 bits, or the double is infinite.
     """
     if text.removeprefix("-").isdecimal() and text.isascii():
-        # Integers of 64 bits have at most 20 characters. A text of 25 or more is refused unconverted, as Python refuses very long ones.
+        # Integers of 64 bits have at most 20 characters. A text of 25 or more is refused unconverted: Python refuses very long ones.
         value = int(text) if len(text) < 25 else WHOLE_MOST + 1
         if WHOLE_LEAST <= value <= WHOLE_MOST:
             return integer(value)
@@ -326,7 +326,7 @@ def _whole_division(operator: str) -> Translate:
 
 
 def _translate_minus(translator: NodeTranslator, node: exp.Expr) -> Scalar:
-    """Return a number with the other sign. A negative literal is read as a whole, as the digits of -2^63 alone exceed 64 bits."""
+    """Return a number with the other sign. A negative literal is read as a whole: the digits of -2^63 alone exceed 64 bits."""
     operand = node.this
     if _is_number(operand) and not operand.this.startswith("-"):
         return _number(translator, node, f"-{operand.this}")
@@ -362,7 +362,7 @@ def _translate_concat(translator: NodeTranslator, node: exp.Expr) -> Scalar:
 def _literal_count(translator: NodeTranslator, node: exp.Expr, count: exp.Expr | None, least: int) -> int:
     """Return a number of characters, which must be a literal. Raises InputError for any other argument."""
     text = str(count.this) if count is not None and _is_number(count) else ""
-    # MOST_CHARACTERS has 7 digits. A longer text is not converted, as Python refuses very long ones.
+    # MOST_CHARACTERS has 7 digits. A longer text is not converted, because Python refuses very long ones.
     if text.isascii() and text.isdecimal() and len(text) < 8 and least <= int(text) <= MOST_CHARACTERS:
         return int(text)
     raise translator.refusal(node, "substr(text, start, length) with a whole start of at least 1 and a whole length of at least 0")

@@ -1,7 +1,7 @@
 """The parser of SQL expressions: from a text to a tree of sqlglot's nodes, and from a node back to a text for messages.
 
 sql_grammar.py calls it for each expression of a file. A text is refused if it is not one expression, is long, has a comment, or is nested
-so deeply that the parser's recursion fails. Which nodes are allowed, and what they mean, is decided in sql_nodes.py.
+so deeply that the parser's recursion fails. sql_nodes.py decides which nodes are allowed and what they mean.
 """
 
 from __future__ import annotations

@@ -1,17 +1,17 @@
 """The measures sum, mean and variance of a column, whose values are clamped and rounded to whole steps.
 
-Each class is a [[query]] table with its measure: a field is a setting of the table, and its `Key` has the line in the manual and the
-constraint; `examples` are tables for tests. `dpcli release` calls the methods (their order is in query.py): `problems` and `needs` check
-the table and yield (path of a setting, what was expected, what was found), `mechanisms` returns the noise to price, `aggregation` the exact
-sums to ask an engine for, and `answer` the noisy answer. `setting` is what they depend on outside of the table: [source], the adjacency and
-the query's cost.
+Each class is a kind of [[query]] table, and a field is a key of the table: its `Key` has the help text, the constraint on the value and, as
+`needs`, the key without which it has no effect; `examples` are tables for tests. `dpcli release` calls the methods in the order that
+query.py states. `problems` and `needs` yield what is wrong with the table, as (path of a key, what was expected, what was found).
+`mechanisms` returns the noise to price, `aggregation` the exact sums to ask an engine for, and `answer` the noisy answer. They depend on
+the table and on `setting`: [source], the adjacency and the query's cost.
 
-A *unit* is whom the release protects, with all of its rows; a *key* is a combination of values of the columns in `by`. A unit counts with
-at most `rows` rows (max_rows) in each of at most `groups` keys (max_groups); a `Contribution` states these bounds and what a row adds, and
-vectors.py derives the sensitivity from it. A *step* is the declared unit of rounding of a column. Sums are integers, in steps, so that no
-order of addition changes them. Variances, and means over a noisy count, are *centred*: distances from the middle of the range are added,
-so a row adds at most half of the range. `middle` is the middle of the range in steps, rounded down, and `furthest` the largest distance
-from it. Intervals cover the noise alone, and err on the wide side, unless the noise of a count decides whether its key is shown
+A *unit* is whom the release protects, with all of its rows, and a *key* is a combination of values of the columns in `by`. A unit counts
+with at most `rows` rows (max_rows) in each of at most `groups` keys (max_groups). A `Contribution` states these bounds and what a row adds,
+and vectors.py derives the sensitivity from it. A *step* is the declared unit of rounding of a column. Sums are integers, in steps, so that
+no order of addition changes them. Variances, and means over a noisy count, are *centred*: distances from the middle of the range are added,
+so a row adds at most half of the range. `middle` is that middle in steps, rounded down, and `furthest` the largest distance from it.
+Intervals cover the noise alone, and err on the wide side, except where the noise of a count decides whether its key is shown
 (open_keys.py).
 """
 
@@ -47,8 +47,8 @@ OF_TOTALS = NeededSetting("max_total", lambda query: query.max_total is not None
 
 # Shares of a query's cost for its mechanisms. Each mechanism is priced with the noise that it gets, so the shares affect accuracy alone.
 # They are chosen by hand, without a proof that they are best.
-KEYS_SHARE = 0.3  # of a sum, for the selection of keys that are not declared; the noise on the sums uses the rest
-SQUARES_SHARE, SUM_SHARE, COUNT_SHARE = 0.4, 0.3, 0.3  # of a variance. The squares get most, as they have the largest range
+KEYS_SHARE = 0.3  # share of a sum for the selection of undeclared keys; the noise on the sums uses the rest
+SQUARES_SHARE, SUM_SHARE, COUNT_SHARE = 0.4, 0.3, 0.3  # for a variance; squares get most: their range is the largest
 
 # What one unit adds to a sum of squares or to a total is below this number, so that the sensitivity fits into 64 bits.
 MOST_OF_UNIT = 2**62
@@ -59,12 +59,12 @@ class ColumnQuery(OpenKeysQuery):
     """A measure that adds up the clamped values of a column, in whole steps.
 
     With keys = "threshold", a stability histogram of the numbers of rows or units chooses the set K of keys that are shown, and releases
-    their noisy numbers. The only delta is that of the histogram. The sums are a second mechanism, which takes K from the output of the
-    first. For a fixed K it adds noise to a vector with one sum for each key of K, where a key without rows has the sum 0. Whatever K is,
-    this vector changes by at most the sensitivity that holds for declared keys. So the pair that prices the noise dominates the second
-    mechanism for every output of the first, and the composition of both pairs dominates the two in sequence (Zhu, Dong, Wang 2022,
-    arXiv:2106.08567, Theorem 10). The noise on a sum is independent of the choice of K. So noise may be added to the sums of all keys in
-    the data, if only the sums of K are released.
+    their noisy numbers. The histogram alone has a delta. The sums are a second mechanism, which takes K from the output of the first. For a
+    fixed K it adds noise to a vector with one sum for each key of K, where a key without rows has the sum 0. Whatever K is, this vector
+    changes by at most the sensitivity that holds for declared keys. So the pair that prices the noise dominates the second mechanism for
+    every output of the first, and the composition of both pairs dominates the two in sequence (Zhu, Dong, Wang 2022, arXiv:2106.08567,
+    Theorem 10). The noise on a sum is independent of the choice of K. So noise may be added to the sums of all keys in the data, if only
+    the sums of K are released.
 
     Source: Wilson, Zhang, Lam, Desfontaines, Simmons-Marengo, Gipson 2020, arXiv:1909.01917.
     """
@@ -148,7 +148,7 @@ class SumQuery(ColumnQuery):
             yield from ColumnQuery.needs(self, source)
             return
         yield from OpenKeysQuery.needs(self, source)
-        # The column needs no min and max, as the totals are clipped.
+        # The column needs no min and max, because the totals are clipped.
         problems = tuple(number_problems(source, "column", self.column))
         yield from problems
         column = source.columns.get(self.column)
@@ -255,7 +255,7 @@ class MeanQuery(ColumnQuery):
         )
 
     def _mechanism_over_public_count(self, setting: QuerySetting, count: int) -> QueryMechanism:
-        """Return the mechanism that adds noise to the sum. The size of its steps is that of the column, divided by the count."""
+        """Return the mechanism that adds noise to the sum. Its steps are the column's steps divided by the count."""
         values = self.values(setting)
         one_row_always = has_one_row_per_unit(self, setting.source)
         contribution = Contribution(1, self.rows, values.least, values.most, one_row_always=one_row_always, one_key=True)
@@ -297,7 +297,7 @@ class MeanQuery(ColumnQuery):
     def _row(self, key: tuple[KeyValue, ...], mean: NoisyMean, values: SteppedRange, confidence: float) -> AnswerRow:
         """Return the answer for one key, with the mean converted from steps from the centre to units of the column."""
         interval = mean.interval(confidence)
-        # In floating point, as a mean is no whole number of steps.
+        # In floating point, because a mean need not be a whole number of steps.
         value, low, high = ((number + values.middle) * values.step for number in (mean.estimate(), interval.low, interval.high))
         return postprocessed_row(self, key, value, ConfidenceInterval(low, high, confidence))
 

@@ -1,17 +1,17 @@
 """The measures count, distinct, histogram and threshold: numbers of rows, units or values, and comparisons of counts with a threshold.
 
-Each class is a [[query]] table with its measure: a field is a setting of the table, and its `Key` has the line in the manual and the
-constraint; `examples` are tables for tests. `dpcli release` calls the methods (their order is in query.py): `problems` and `needs` check
-the table and yield (path of a setting, what was expected, what was found), `mechanisms` returns the noise to price, `aggregation` the exact
-counts to ask an engine for, and `answer` the noisy answer. `setting` is what they depend on outside of the table: [source], the adjacency
-and the query's cost.
+Each class is a kind of [[query]] table, and a field is a key of the table: its `Key` has the help text, the constraint on the value and, as
+`needs`, the key without which it has no effect; `examples` are tables for tests. `dpcli release` calls the methods in the order that
+query.py states. `problems` and `needs` yield what is wrong with the table, as (path of a key, what was expected, what was found).
+`mechanisms` returns the noise to price, `aggregation` the exact counts to ask an engine for, and `answer` the noisy answer. They depend on
+the table and on `setting`: [source], the adjacency and the query's cost.
 
-A *unit* is whom the release protects, with all of its rows; a *key* is a combination of values of the columns in `by`, with an answer of
-its own. A unit counts with at most `rows` rows (max_rows) in each of at most `groups` keys (max_groups); the engine leaves out the rest. A
+A *unit* is whom the release protects, with all of its rows, and a *key* is a combination of values of the columns in `by`, with its own
+answer. A unit counts with at most `rows` rows (max_rows) in each of at most `groups` keys (max_groups); the engine leaves out the rest. A
 `Contribution` states these bounds, and vectors.py derives the L1 and L2 sensitivities from it. Keys are declared in [source.columns], or
-come from the data and are *shown* if their noisy counts exceed a threshold (open_keys.py): `shown` keeps the counts of these keys, and
-`covers` says in words which errors the intervals cover. An interval covers the noise alone, and errs on the wide side, unless the noise of
-a count decides whether its key is shown.
+come from the data and are *shown* if their noisy counts exceed a threshold (open_keys.py). `shown` keeps the counts of these keys, and
+`covers` says which errors the intervals cover. An interval covers the noise alone, and errs on the wide side, except where the noise of a
+count decides whether its key is shown.
 """
 
 from __future__ import annotations

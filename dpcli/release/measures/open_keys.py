@@ -2,9 +2,9 @@
 
 The base class of count, sum, mean and variance. A *key* is a combination of values of the columns in `by`, and a *unit* is whom the release
 protects, with all of its rows. A key that only one unit has would reveal the unit if it were shown. With keys = "threshold", a stability
-histogram (mechanisms/choice/stability.py) adds noise to the count of each key in the data and shows the keys above a threshold; its delta
+histogram (mechanisms/choice/stability.py) adds noise to the count of each key in the data and shows the keys above a threshold. Its delta
 bounds the probability of showing a key that only one unit has. With keys = "declared", all keys are listed in [source.columns]: each has an
-answer, and nothing is paid for the choice. Intervals are *joint* if all of an answer hold together with the stated confidence.
+answer, and the choice is free. Intervals are *joint* if all of an answer hold together with the stated confidence.
 """
 
 from __future__ import annotations

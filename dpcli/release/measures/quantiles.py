@@ -44,7 +44,7 @@ from dpcli.release.query_answer import AnswerRow, QueryAnswer
 if TYPE_CHECKING:
     from dpcli.release.aggregate import Aggregation, Totals
 
-# Largest number of candidates in all keys together. More are refused, to bound time and memory, as a list has a count for each of them.
+# Largest number of candidates in all keys together. A list has a count for each of them, so more are refused, to bound time and memory.
 MOST_CANDIDATES = 1_000_000
 # Largest denominator of a share. Scores are whole numbers, rows times the denominator, so those of 2^40 rows stay below the sampler's limit
 # of 2^62.
@@ -124,7 +124,7 @@ class QuantileQuery(Query):
         """Return the largest score range of the quantiles in words, as a number of rows."""
         positions = range(len(self.quantiles))
         most = max(Fraction(self.score_range(setting, position), self.share(position).denominator) for position in positions)
-        number = Decimal(most.numerator) / most.denominator  # exact, as a share has at most six decimals
+        number = Decimal(most.numerator) / most.denominator  # exact, because a share has at most six decimals
         return f"{number:,f} row{'s' if number != 1 else ''}"
 
     def share(self, position: int) -> Fraction:

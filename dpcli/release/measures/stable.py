@@ -5,12 +5,12 @@ its rows) changes the answer. A noisy test decides whether many units would have
 answer gets noise of the proposed size; if the test fails, the answer is none. The test's delta bounds the probability of an answer that was
 not stable. Numbers are whole *steps*, the declared unit of rounding of a column.
 
-Each class is a [[query]] table with its measure: a field is a setting of the table, and its `Key` has the line in the manual and the
-constraint; `examples` are tables for tests. `dpcli release` calls the methods (their order is in query.py): `needs` checks the table and
-yields (path of a setting, what was expected, what was found), `mechanisms` returns the test and the noise to price, `aggregation` the exact
-counts to ask an engine for, and `answer` tests and adds noise. `setting` is what they depend on outside of the table: [source], the
-adjacency and the query's cost. The distances that are tested, whose errors would break the guarantee, are computed in
-stability/stable_statistics.py.
+Each class is a kind of [[query]] table, and a field is a key of the table: its `Key` has the help text and the constraint on the value, and
+`examples` are tables for tests. `dpcli release` calls the methods in the order that query.py states. `needs` yields what is wrong with the
+table, as (path of a key, what was expected, what was found). `mechanisms` returns the test and the noise to price, `aggregation` the exact
+counts to ask an engine for, and `answer` the noisy answer, if the test passes. They depend on the table and on `setting`: [source], the
+adjacency and the query's cost. stability/stable_statistics.py computes the distances that are tested; an error in them would break the
+guarantee.
 """
 
 from __future__ import annotations

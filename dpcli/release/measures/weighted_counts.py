@@ -5,10 +5,10 @@ each key. Either the counts get noise and the sums are computed from them, or th
 from the largest L1 and L2 norms of a column. Both cost the same. The strategy with the smaller sum of variances is used, which is known
 without the data (a choice between two cases of the matrix mechanism; Li, Hay, Rastogi, Miklau, McGregor 2010).
 
-The class is a [[query]] table with this measure: a field is a setting of the table, and its `Key` has the line in the manual and the
-constraint; `examples` are tables for tests. `dpcli release` calls the methods (their order is in query.py): `problems` and `needs` check
-the table and yield (path of a setting, what was expected, what was found), `mechanisms` returns the noise to price, `aggregation` the exact
-counts to ask an engine for, and `answer` the noisy sums. A *unit*, whom the release protects with all of its rows, counts with at most
+The class is a kind of [[query]] table, and a field is a key of the table: its `Key` has the help text and the constraint on the value.
+`dpcli release` calls the methods in the order that query.py states. `problems` and `needs` yield what is wrong with the table. `mechanisms`
+returns the noise to price, `aggregation` the exact counts to ask an engine for, and `answer` the noisy sums. They depend on the table and
+on `setting`: [source], the adjacency and the query's cost. A *unit*, whom the release protects with all of its rows, counts with at most
 `rows` rows in each of at most `groups` keys, which the engine enforces. Intervals cover the noise, and are not too narrow.
 """
 

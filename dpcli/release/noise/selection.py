@@ -109,8 +109,8 @@ def permute_and_flip_sampler(scale: float) -> Measurement:
 def _measurement(measure: Measure, k: int, scale: float) -> Measurement:
     """Return OpenDP's noisy top-k mechanism. It does not assume that a change moves all scores in the same direction.
 
-    OpenDP selects the law of the choice by the privacy measure: that of Gumbel noise, which is the exponential mechanism, for
-    zero-concentrated divergence, and that of exponential noise, which is permute-and-flip, for max divergence.
+    OpenDP selects the law of the choice by the privacy measure: Gumbel noise (the exponential mechanism) for zero-concentrated divergence,
+    and exponential noise (permute-and-flip) for max divergence.
     """
     from opendp.domains import atom_domain, vector_domain
     from opendp.measurements import make_noisy_top_k

@@ -1,10 +1,10 @@
 """A comparison of mechanisms that release the most common value at the same epsilon and delta, for `dpcli release --compare`.
 
-The *lead*, or *gap*, is the count of the most common value minus the next count; the *domain* is the set of possible values. For each
-mechanism, the comparison states the probability of the right answer as a function of the gap and of the size of the domain;
-documents/stability.py shows it. All rows of the compared data have the same value, so the count of this value is the gap. No data are read:
-a user chooses a mechanism by it before anything is spent. A *unit*, whom the release protects, counts with at most `rows` rows in each of
-at most `groups` values.
+A user chooses a mechanism by this comparison before anything is spent, so no data are read. It states, for each mechanism, the probability
+of the right answer as a function of the *gap* and of the size of the *domain*; documents/stability.py shows it. The gap, or *lead*, is the
+count of the most common value minus the next count, and the domain is the set of possible values. All rows of the compared data have the
+same value, so the count of this value is the gap. A *unit*, whom the release protects, counts with at most `rows` rows in each of at most
+`groups` values.
 
 The five mechanisms are propose-test-release (a noisy test of how many units could change without another answer), the stability histogram
 (it shows a value whose noisy count exceeds a threshold), the exponential mechanism, permute-and-flip, and the maximum of a noisy histogram.
@@ -71,7 +71,7 @@ class ModeCase:
 
     @property
     def distance(self) -> int:
-        """The number of units that may change without another answer, for propose-test-release, if ties go to another value."""
+        """The number of units that may change without changing the answer of propose-test-release, if ties go to another value."""
         # The leading value is 2. Of equal counts, `mode` takes the first value, which is 1.
         return mode({1: 0, 2: self.gap}, self.adjacency, self.rows).distance
 
@@ -200,7 +200,7 @@ def _right_by_permute_and_flip(case: ModeCase) -> float:
 
 def _right_by_noisy_histogram(case: ModeCase) -> float:
     """Return the probability that the leading value has the largest noisy count of the domain."""
-    return _largest_probability(case, -math.inf, case.size)  # without a threshold
+    return _largest_probability(case, -math.inf, case.size)  # -inf: there is no threshold
 
 
 def _right_by_stability_histogram(case: ModeCase) -> float:
@@ -226,7 +226,7 @@ def _largest_probability(case: ModeCase, threshold: float, size: int) -> float:
     law = case.noise
     reach = math.ceil(REACH * law.scale)
     noise = np.arange(-reach, reach + 1.0)
-    noisy_count = noise + case.gap  # of the leading value; the noisy count of another value is its noise
+    noisy_count = noise + case.gap  # noisy count of the leading value; for another value, it is the noise
     log_at_most, log_below = _log_at_most(noisy_count, law), _log_at_most(noisy_count - 1.0, law)  # log F, log (F - f)
     equal = np.exp(law.log_probability(noisy_count))  # f
     with np.errstate(all="ignore"):  # where n f underflows, the quotient is not used

@@ -101,7 +101,7 @@ def mode(counts: Mapping[Key, int], adjacency: Adjacency, rows: int = 1) -> Stab
 
 
 def released_mode(counts: Mapping[Key, int], test: StabilityTest, draw: Draw, adjacency: Adjacency, rows: int = 1) -> Key | None:
-    """Return the most common value if it passes the test; None otherwise. The other arguments are those of `mode`."""
+    """Return the most common value if it passes the test; None otherwise. The other arguments are as in `mode`."""
     return test.released(mode(counts, adjacency, rows), draw)
 
 

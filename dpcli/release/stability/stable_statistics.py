@@ -84,7 +84,7 @@ def stable_quantile(numbers: CountedNumbers, share: Fraction, most: int) -> Stab
     with max over j of x[m+j] - x[m+j-k-1] > most (Dwork & Lei 2009, Differential privacy and robust statistics).
     """
     value = quantile(numbers, share)
-    # `changes` is None if no two points are further apart than `most`.
+    # `changes` is None if no two points are further apart than `most`. The distance is then UNREACHABLE, the cap of all distances.
     changes = min((_changes(numbers, share, window) for window in _windows(numbers, most)), default=None)
     distance = UNREACHABLE if changes is None else min(changes // numbers.per_unit, UNREACHABLE)
     return StableAnswer(int(value) if math.isfinite(value) else None, distance)
