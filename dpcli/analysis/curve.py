@@ -207,7 +207,7 @@ def _curve_of_case(
     names = [name for name in TWO_SIDED if name in by_name]
     if "exact" in by_name and _sums_atoms(by_name["exact"].profile):
         names.remove("exact")
-        names.append("exact")  # last, as its contour integrals take long for sums of atoms, and a grid is narrow enough
+        names.append("exact")  # last, because its contour integrals take long for sums of atoms, and a grid is narrow enough
     for name in names:
         curve_of, candidate = TWO_SIDED[name], by_name[name]
         # The fallback accountant may always do the work of one question, whatever was spent before. The others leave RESERVED cells.

@@ -1,7 +1,7 @@
 """The joint cost of several pipelines on one dataset: all of their mechanisms are composed as if they were in one file.
 
-`dpcli account` with several files, and `dpcli gate`, ask for it, as two cheap files about the same people may be too much together. Files
-belong together if they state the same name in privacy.dataset. A *charge* is a mechanism with the number of its runs.
+`dpcli account` with several files, and `dpcli gate`, ask for it, because two cheap files about the same people may be too much together.
+Files belong together if they state the same name in privacy.dataset. A *charge* is a mechanism with the number of its runs.
 """
 
 from __future__ import annotations

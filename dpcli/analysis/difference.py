@@ -2,9 +2,9 @@
 
 `dpcli diff` prints the result (`difference`), and dpcli/gate blames a rise of epsilon on the changes (`priced_changes`). table_changes.py
 lists the changes. To *price* a change is to apply it to the tables of the first file, and to compute the epsilon of the result at the delta
-of the comparison. All epsilons are upper bounds, so the difference of two of them is no bound. Changes of keys on which no epsilon depends
-cost 0 without a computation; beyond MOST_PRICED changes, costs are unknown. The *statement* of a file consists of the keys that say what
-its epsilon means, such as the unit; if it changes, the epsilons are not comparable.
+of the comparison. All epsilons are upper bounds, so the difference of two of them is not a bound. Changes of keys on which no epsilon
+depends cost 0 without a computation; beyond MOST_PRICED changes, costs are unknown. The *statement* of a file consists of the keys that say
+what its epsilon means, such as the unit; if it changes, the epsilons are not comparable.
 """
 
 from __future__ import annotations

@@ -317,7 +317,7 @@ def _with_lower(winner: AccountRow, inquiry: Inquiry) -> AccountRow:
 def _attained_steps(inquiry: Inquiry) -> Iterator[Steps]:
     """Yield steps that the file allows and that attain their dominating pairs, whose lower bounds therefore hold for the file.
 
-    An adaptive file yields none, as its list is only one of the runs that could happen. Neither does delta = 0.
+    An adaptive file yields none, because its list is only one of the runs that could happen. Neither does delta = 0.
     """
     if inquiry.adaptive or (inquiry.quantity == "epsilon" and inquiry.at == 0.0):
         return

@@ -33,7 +33,7 @@ STEEPEST = 12.0
 BEYOND = 1.25  # the largest epsilon of the curve, as a multiple of the reach
 DENSE_POINTS, SPARSE_POINTS = 97, 49  # numbers of epsilons of the curve up to STEEPEST, and from there on
 LARGEST_EXPONENT = 700.0  # e^x is finite up to this
-ROUNDED_UP = 1.0 + 1e-15  # factor for a result that is to be an upper bound in spite of rounding errors
+ROUNDED_UP = 1.0 + 1e-15  # factor that keeps a result an upper bound in spite of rounding errors
 
 
 @dataclass(frozen=True, slots=True)

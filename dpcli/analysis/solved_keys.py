@@ -3,8 +3,8 @@
 calibrate.py asks which keys to change (`solvable`), and for the pipeline with a value that it tries (`substitute`). A *parameter* is what
 the user asks for, such as "noise"; a *target* is an entry (a [[mechanism]] table, by name) with the key that gets the value, such as sigma.
 If several entries get noise, the value is their common ratio of noise to sensitivity, divided by each entry's *divisor*, which follows from
-the weights in the file (`noise_divisors`). Keys of a *sample* that several entries read together change in all of them, as they must agree
-on how it is drawn. The noise of a type whose cost may rise with more noise is no candidate.
+the weights in the file (`noise_divisors`). Keys of a *sample* that several entries read together change in all of them, because they must
+agree on how it is drawn. The noise of a type whose cost may rise with more noise is not a candidate.
 """
 
 from __future__ import annotations

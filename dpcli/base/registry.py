@@ -50,7 +50,7 @@ def _own_plugins() -> Iterable[Plugin]:
         plugin = _own_plugin(folder)
         if plugin is not None:
             plugins[folder] = plugin
-    while True:  # again after each removal, as others may need a removed plugin
+    while True:  # again after each removal, because others may need a removed plugin
         incomplete = [folder for folder, plugin in plugins.items() if not plugins.keys() >= {*plugin.names}]
         if not incomplete:
             return plugins.values()
@@ -114,7 +114,7 @@ def _has_group(folder: str) -> bool:
 
 
 def _merged(plugins: Sequence[Plugin]) -> Plugin:
-    """Return a plugin with the features of all plugins. A field that is no table, such as `entries`, is the first that a plugin states.
+    """Return a plugin with the features of all plugins. A field that is not a table, such as `entries`, is the first that a plugin states.
 
     Raises InputError if two plugins have a feature of the same name in one table: a file would not say which one it means.
     """

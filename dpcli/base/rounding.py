@@ -89,7 +89,7 @@ def percent(x: float) -> str:
 
 
 def stated_percent(share: float) -> str:
-    """Return a share that somebody stated in percent, with up to six significant digits: 0.95 gives 95 %."""
+    """Return a share that someone stated in percent, with up to six significant digits: 0.95 gives 95 %."""
     return f"{100.0 * share:.6g} %"
 
 

@@ -70,7 +70,7 @@ def _frozen(cls: Any, **options: bool) -> type:
 
 
 def _refusing_method(name: str, what: str, home: list[type]) -> Method:
-    """Return a method that refuses to change fields. Other attributes may belong to a subclass that is no dataclass.
+    """Return a method that refuses to change fields. Other attributes may belong to a subclass that is not a dataclass.
 
     Args:
         name: Name of the method, __setattr__ or __delattr__.

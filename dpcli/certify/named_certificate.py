@@ -1,4 +1,4 @@
-"""Certificates in files, named by their digests, so that a number that somebody signs can say which certificate proves it.
+"""Certificates in files, named by their digests, so that a number that someone signs can say which certificate proves it.
 
 A certificate is JSON that checker.py verifies in ball arithmetic. `dpcli certify` writes it; report, attest, gate and the ledger name it by
 its SHA-256. Before they do, `named_proof` checks it again, and that it is about the same mechanisms as the file: a proof about something
@@ -96,7 +96,7 @@ def proved_sentences(path: str, certificate: Json) -> list[str]:
 
 
 def require_same_mechanisms(path: str, certificate: Json, pipeline: Pipeline) -> None:
-    """Raise CannotCertify if the certificate at a path is about other mechanisms than the pipeline's, or is no certificate."""
+    """Raise CannotCertify if the certificate at a path is about other mechanisms than the pipeline's, or is not a certificate."""
     from dpcli.certify.certificate import AnotherFile, require_about
 
     own = pipeline.path or "this one"

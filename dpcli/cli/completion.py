@@ -55,7 +55,7 @@ def register() -> None:
         return WithFiles
 
     class BashLine(BashComplete):
-        """Bash completion by the whole line, as bash splits its list of words at every = and colon."""
+        """Bash completion by the whole line, because bash splits its list of words at every = and colon."""
 
         def get_completion_args(self) -> tuple[list[str], str]:
             line = os.environ.get("COMP_LINE")

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from dpcli.cli.printing import Settings
     from dpcli.document.document import Document
 
-# Width of a text if the output is no terminal, and the smallest width, in characters; arbitrary.
+# Width of a text if the output is not a terminal, and the smallest width, in characters; arbitrary.
 DEFAULT_WIDTH, SMALLEST_WIDTH = 110, 40
 DASH_REFUSAL = "expected FORMAT=PATH, found -: standard output has the format of -f (write ./- for a file of this name)"
 

@@ -57,7 +57,7 @@ def report_error(
             continue
         stays = outlives_errors or (spares_data and may_be_data(path))
         place = os.path.realpath(path)
-        # A judged report never stays, as a CI system would take its earlier verdict for that of this run.
+        # A judged report never stays, because a CI system would take its earlier verdict for that of this run.
         if place in written or (stays and not ci_reads_verdict(name)):
             continue
         written.add(place)

@@ -179,7 +179,7 @@ def with_suggestion(error: click.NoSuchOption) -> click.UsageError:
 
 
 def with_number(error: click.BadParameter) -> click.BadParameter:
-    """Return the error for an option that expects a number, with the number as it is to be written, if the value shows what was meant."""
+    """Return the error for an option that expects a number, with the number as it should be written, if the value shows what was meant."""
     match = NOT_A_NUMBER.match(error.message)
     number = _number_meant(value=match[1], kind=match[2]) if match else ""
     return click.BadParameter(f"{error.message} Write {number}.", error.ctx, error.param) if number else error

@@ -4,8 +4,8 @@ A *document* is the result of a command before a format such as json or table re
 `output_options` gets -f FORMAT for what is printed and -o FORMAT=PATH for files, and returns `emit(document, ...)`. An *output* is one -o,
 and a *report* is an output that a program such as a CI system reads. With `pictures`, -o may also name a chart, which picture.py writes.
 
-Two rules depend on this file. A command that fails replaces the report of an earlier run by its error, as CI would otherwise read the old
-one as a pass. And an output never replaces an input, which could be the only copy (outputs.py). Every command imports this file when it
+Two rules depend on this file. A command that fails replaces the report of an earlier run by its error, because CI would otherwise read the
+old one as a pass. And an output never replaces an input, which could be the only copy (outputs.py). Every command imports this file when it
 starts, so slow packages are imported inside functions.
 """
 

@@ -64,7 +64,7 @@ def show_each(pieces: Iterable[str | bytes]) -> None:
     """Print the pieces of a result. Bytes are written as they are. If the reader leaves, the remaining pieces are not computed."""
     try:
         for text in pieces:
-            # color=True: Click would remove the color codes of --color always if the output is no terminal
+            # color=True: Click would remove the color codes of --color always if the output is not a terminal
             click.echo(_encodable(text) if isinstance(text, str) else text, nl=False, color=True)
         sys.stdout.flush()
     except BrokenPipeError:

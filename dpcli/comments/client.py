@@ -25,7 +25,7 @@ from dpcli.document.document import visible
 # Limits on what a message repeats of a server's text; chosen by hand, so that a message stays readable.
 LONGEST_MESSAGE = 200  # characters of a server's message
 LONGEST_EXCERPT = 40  # characters of an answer that is not JSON
-LONGEST_WAITS = 120.0  # longest total wait for one request, in seconds, as a CI job costs money while it waits
+LONGEST_WAITS = 120.0  # longest total wait for one request, in seconds; a CI job costs money while it waits
 SHORTEST_WAIT = 1.0  # shortest wait, in seconds, for servers that ask for 0
 RATE_LIMITED = (403, 429)  # status codes that, with Retry-After, mean that the request was not performed; 403 is GitHub's
 LOOPBACK = ("localhost", "127.0.0.1", "::1")
@@ -51,7 +51,7 @@ def seconds_asked(code: int, retry_after: str | None) -> float | None:
     The result is None for another status code, or if there is no header or it has a date: such an answer is a refusal.
     """
     text = retry_after or ""
-    # A text of ten digits or more is not read, as its wait is too long anyway.
+    # A text of ten digits or more is not read, because its wait is too long anyway.
     if code not in RATE_LIMITED or not (text.isascii() and text.isdecimal() and len(text) < 10):
         return None
     return float(text)
@@ -76,7 +76,7 @@ def with_retries(ask: Callable[[], T], on_wait: OnWait) -> T:
 
 
 class _NoRedirects(urllib.request.HTTPRedirectHandler):
-    """Refuse redirects, as they would send the token to another address."""
+    """Refuse redirects, because they would send the token to another address."""
 
     def redirect_request(self, *_: Any, **__: Any) -> None:
         return None
@@ -101,7 +101,7 @@ class SecretToken:
     def hide_in(self, text: str) -> str:
         """Return the text without the token, in each form in which JSON, Python or a URL would write it."""
         forms = (self.value, json.dumps(self.value)[1:-1], repr(self.value)[1:-1], quote(self.value, safe=""), quote(self.value))
-        for form in sorted(forms, key=len, reverse=True):  # the longest first, as a shorter one may be a part of it
+        for form in sorted(forms, key=len, reverse=True):  # the longest first, because a shorter one may be a part of it
             text = text.replace(form, "***")
         return text
 

@@ -3,7 +3,7 @@
 A *forge* is such a server, and `Forge` says where it keeps the comments of one pull request; below, "pull request" means a merge request
 too. The commands (commands/comment.py) ask for a forge (`github_pull`, `gitlab_merge`), and then call `update_comment` with the text. The
 *marker* is an invisible first line, by which a later job recognises its own comment. Only comments by the token's owner are changed:
-anybody may write a comment with the marker. Answers of a server are checked in form, and read up to an empty page.
+anyone may write a comment with the marker. Answers of a server are checked in form, and read up to an empty page.
 """
 
 from __future__ import annotations
@@ -109,7 +109,7 @@ class Forge:
 def expect(value: Any, expected: type[T], what: str, where: str) -> T:
     """Return a part of an answer. Raises InputError unless it has the expected type.
 
-    True and False are refused for every type, as they are numbers in Python.
+    True and False are refused for every type, because they are numbers in Python.
 
     what, where: name of the part, and method and address of the request, for the message.
     """
@@ -147,7 +147,7 @@ def github_pull(
 
 
 def _github_login(client: ApiClient) -> str:
-    """Return the login of the token's owner by GraphQL, as the REST API does not reveal it to a workflow's token."""
+    """Return the login of the token's owner by GraphQL, because the REST API does not reveal it to a workflow's token."""
     address = client.root.removesuffix("/v3") + "/graphql"
     where = f"POST {address}"
     answer = client.call("POST", address, {"query": "query { viewer { login } }"})
@@ -267,12 +267,12 @@ def update_comment(forge: Forge, mark: str, text: str, has_news: bool) -> Update
     """Replace the text of the comment whose first line is `mark`, or write a new comment if there is none but there is news.
 
     Only comments by the token's owner are considered. If two jobs at the same time wrote several such comments, the oldest is kept and the
-    others are deleted. Texts that differ only in white space count as equal, as a server may change line breaks. Raises InputError as the
-    forge does.
+    others are deleted. Texts that differ only in white space count as equal, because a server may change line breaks. Raises InputError as
+    the forge does.
     """
     marked = [comment for comment in forge.comments() if comment.body.partition("\n")[0].strip() == mark]
     owner = forge.whoami(forge.client) if marked else None
-    # A dict, as a comment that moves during the requests may be on two pages.
+    # A dict, because a comment that moves during the requests may be on two pages.
     own = list({comment.number: comment for comment in marked if comment.author == owner}.values())
     if not own:
         if not has_news:

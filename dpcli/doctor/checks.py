@@ -26,7 +26,7 @@ from dpcli.ledger.stores.sqlite_file import NETWORK, file_system_of
 
 Verdict = Literal["ok", "warn", "fail", "absent"]
 
-LEAST_FREE = 100 * 2**20  # free bytes below which there is a warning, as a ledger may soon be unable to write; chosen by hand
+LEAST_FREE = 100 * 2**20  # free bytes below which there is a warning, because a ledger may soon be unable to write; chosen by hand
 # 2024-01-01 and 2100-01-01 in seconds since 1970. A correct clock lies between them.
 EARLIEST, LATEST = 1_704_067_200, 4_102_444_800
 DURABLE_WAL = (3, 51, 3)  # first version of SQLite whose write-ahead log with synchronous = FULL loses nothing
@@ -202,7 +202,7 @@ def _clock() -> Iterator[Fact]:
 
 
 def _git() -> Fact:
-    """Return a fact about git. Its verdict is "absent" without git, as most commands do not need it."""
+    """Return a fact about git. Its verdict is "absent" without git, because most commands do not need it."""
     path = shutil.which("git")
     if path is None:
         return Fact("git", "not found", "absent", "only gate --base-ref needs it")

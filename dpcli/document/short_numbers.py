@@ -1,6 +1,6 @@
 """Short numbers for the sentences of charts, disclosures and release documents; base/rounding.py has the longer ones of tables.
 
-A number in words is rounded to the side that promises less privacy (`short_number_up`, `rounded_key`), except one that is no bound
+A number in words is rounded to the side that promises less privacy (`short_number_up`, `rounded_key`), except one that is not a bound
 (`short_number`).
 """
 
@@ -12,7 +12,7 @@ from decimal import ROUND_CEILING, ROUND_FLOOR, Context, Decimal
 from dpcli.base.rounding import figures
 
 DIGITS = 6  # significant digits of a rounded number, enough for a label
-LARGEST_EXACT = 1e15  # whole numbers below it are written with all digits, as doubles represent them exactly
+LARGEST_EXACT = 1e15  # whole numbers below it are written with all digits, because doubles represent them exactly
 # Keys of mechanisms of which more is safer: noise, and what else lowers the cost. They are rounded down, and other keys up.
 MORE_IS_SAFER = frozenset(
     {

@@ -20,7 +20,7 @@ from dpcli.exam.mechanism_laws import ACCOUNTANTS as ACCOUNTANTS_OF_LAWS
 from dpcli.exam.questions import questions_about, replies
 from dpcli.exam.subjects import SEED, drawn
 
-SEEDS = 3  # number of seeds with which files are drawn, as one seed alone might miss a combination; more take longer
+SEEDS = 3  # number of seeds with which files are drawn; one seed alone might miss a combination; more take longer
 
 LEGEND = (
     "E: compared with an enumeration of the worst release. L: tested by the laws of any mechanism. -: it gives a reason, and no number.",

@@ -74,7 +74,7 @@ def examine(name: str, seed: int) -> Iterator[ExamLine]:
 
 
 def mechanism(kind: str, seed: str) -> Iterator[ExamLine]:
-    """Yield the results for a mechanism type. A type without references is a fault by itself, as nothing can then be enumerated."""
+    """Yield the results for a mechanism type. A type without references is a fault by itself, because nothing can then be enumerated."""
     if not references_of(kind):
         yield ExamLine(
             "it has references", 1, (f"no references; its plugin must set references = {{{kind!r}: 'module:REFERENCES'}}",)
@@ -183,7 +183,7 @@ def detection(question: str, planted: Collection[str], is_undetected: Callable[[
 
 
 # For each kind of subject: a function that returns its registry, and a function that yields the results for a name and a seed. Registries
-# are read only when they are used, as they may be replaced.
+# are read only when they are used, because they may be replaced.
 EXAMINERS: dict[str, tuple[Callable[[], Mapping[str, str]], Callable[[str, str], Iterator[ExamLine]]]] = {
     "mechanism": (lambda: MECHANISMS, mechanism),
     "accountant": (lambda: ACCOUNTANTS, accountant),

@@ -139,7 +139,7 @@ def numbers(value: Any) -> set[float]:
 def must_show(document: Document, part: str) -> set[str]:
     """Return the words that a format must show if it shows a part. Of a check that passed, it must show only the name.
 
-    The part "failures" is no field of a document: it consists of the failed checks.
+    The part "failures" is not a field of a document: it consists of the failed checks.
     """
     if part == "checks":
         failures = [check.message for check in document.checks if check.waived or not check.passed]

@@ -4,7 +4,7 @@
 replaces it inside `account` by a function that, for example, ignores the counts. The exam must then find a *bracket* that does not hold,
 which is a pair of bounds around the enumerated delta of a *reference* (an entry with its enumerated releases) in a *situation* (adjacency,
 sampling, and numbers of records and units; bracket.py). Or it must find steps that cost more or less than as many entries. A plant that
-lowers no upper bound is no fault of the exam. examine.py asks `undetected_in_mechanism`.
+lowers no upper bound is not a fault of the exam. examine.py asks `undetected_in_mechanism`.
 """
 
 from __future__ import annotations

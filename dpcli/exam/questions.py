@@ -3,7 +3,7 @@
 examine.py asks accountants these questions, also accountants with planted bugs (accountant_plants.py), and reports each reply that
 `is_false`. The enumeration (dpcli/exam/enumeration) knows the delta of the worst release of some *steps* (pairs of a mechanism and its
 count) at a few epsilons, the POINTS. An upper bound below it is false. A lower bound above it is false too, but only if no data are worse
-than those enumerated (`is_worst_case`). The enumerated delta may be too small, as continuous outcomes are divided into cells: each
+than those enumerated (`is_worst_case`). The enumerated delta may be too small, because continuous outcomes are divided into cells: each
 *reference*, an entry with its enumerated releases, states the largest share of delta that is lost (`loss`). The limits below allow for this
 and for rounding, so that no true bound is called false.
 """
@@ -140,7 +140,7 @@ def _searches_delta(name: str) -> bool:
 
 
 def _replies_at(point: int, profile: PrivacyProfile, question: ExamQuestion, asks_delta: bool) -> Iterator[Reply]:
-    """Yield the replies at POINTS[point]. An internal error gives a reply that is no bound, and is therefore false."""
+    """Yield the replies at POINTS[point]. An internal error gives a reply that is not a bound, and is therefore false."""
     try:
         yield from _epsilons(profile, question, point)
         if asks_delta:

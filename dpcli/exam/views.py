@@ -32,7 +32,7 @@ DELTAS = (1e-6, 1e-2)  # deltas at which epsilon is compared; arbitrary
 # and more cells make it tighter.
 CELLS = 2000
 ROUNDING = 1e-8  # relative error allowed in a comparison of two views
-# Relative and absolute error allowed of a delta from the tails. It is larger, as delta is a difference of two larger probabilities.
+# Relative and absolute error allowed of a delta from the tails. It is larger, because delta is a difference of two larger probabilities.
 DELTA_ROUNDING, LEAST_DELTA_ERROR = 1e-6, 1e-12
 LEAST_VIEW = 1e-3  # least value of a view in which a bug is planted: a tenth of less could be within the tolerances; arbitrary
 LEAST_LOSS, LARGEST_LOSS = 1e-6, 600.0  # range of `reach_of`; e^loss is a finite float up to about 709
@@ -130,7 +130,7 @@ def mu_is_epsilon(mechanism: Mechanism) -> Iterator[str]:
 
 
 LAWS_WITHOUT_TAILS = (rho_covers_cgf, mu_is_epsilon)
-# Laws that do not apply to a composition of parts, as the tails of its pair are upper bounds from a grid, and not exact.
+# Laws that do not apply to a composition of parts, because the tails of its pair are upper bounds from a grid, and not exact.
 LAWS_WITH_TAILS = (cgf_covers_tails, epsilon_covers_tails, rdp_covers_tails, inverse_moment_covers_tails)
 
 

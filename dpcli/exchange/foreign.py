@@ -7,9 +7,9 @@ must be converted is rounded in the direction that does not claim more privacy.
 
 The importer of each format is a function such as `file_of_session(data, asserted, ignored, place)`. `data` are the bytes of the record,
 `asserted` the keys of [privacy] that the user states, `ignored` the fields that --ignore names, since they do not concern privacy, and
-`place` the name of the record in messages. Some take `sampling` too, the scheme by which batches were drawn, as records may not state it.
-An importer raises InputError for a record that a pipeline file cannot state, and InvalidFile if the reader of pipeline files refuses the
-values.
+`place` the name of the record in messages. Some take `sampling` too, the scheme by which batches were drawn, because records may not state
+it. An importer raises InputError for a record that a pipeline file cannot state, and InvalidFile if the reader of pipeline files refuses
+the values.
 """
 
 from __future__ import annotations
@@ -269,7 +269,7 @@ def carried_tables(
             "the file states the adjacency and max_contributions of its noise: leave --adjacency and --max-contributions out"
         )
     tables["privacy"] = with_asserted(tables["privacy"], asserted, CARRIED_PART)
-    _require_same(tables, exported, content)  # again, as a key of the user may change what would be exported
+    _require_same(tables, exported, content)  # again, because a key of the user may change what would be exported
     return {"format": 1, **tables}
 
 

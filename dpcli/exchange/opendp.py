@@ -139,7 +139,7 @@ def _entry(measure: ForeignTable, call: ForeignTable, loss: Any, ignored: Collec
 
 def _loss_with_delta(call: ForeignTable, loss: Any) -> dict[str, Any]:
     """Return the two values of a loss of an approximate measure. Raises InputError unless the loss is a pair."""
-    # OpenDP writes a tuple as a table with this one field, as JSON has only lists.
+    # OpenDP writes a tuple as a table with this one field, because JSON has only lists.
     pair = loss["__tuple__"] if isinstance(loss, dict) and [*loss] == ["__tuple__"] else None
     if not isinstance(pair, list) or len(pair) != 2:
         raise call.refused(f"expected a loss with its delta, found {in_words(loss)}")

@@ -1,6 +1,6 @@
 """The features that this folder registers (dpcli/base/plugin.py): the commands import and export.
 
-The folder needs the folder train, as `dpcli export hugging-face` writes a trained model.
+The folder needs the folder train, because `dpcli export hugging-face` writes a trained model.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """A simulation of the best attack on one noisy count: the likelihood-ratio test of two made-up datasets that differ by one unit.
 
-It shows what an epsilon allows to somebody who knows everything but one person. The counts are COUNT and COUNT + 1, with Laplace noise of
+It shows what an epsilon allows to someone who knows everything but one person. The counts are COUNT and COUNT + 1, with Laplace noise of
 scale 1 / epsilon. The likelihood ratio never decreases with the noisy count, so the best tests are thresholds on it (Neyman and Pearson).
 Each rate is given exactly and as the trials measured it, with its interval. A *belief* is the attacker's probability of the larger count.
 """

@@ -28,8 +28,8 @@ from dpcli.gate.blame import edits_in_words, path_of
 from dpcli.gate.verdicts import Condition, Standing
 from dpcli.mechanisms.spec import CostEvidence
 
-# A rise of epsilon by at most this number of nats counts as none, as two accounts of equal mechanisms may differ by rounding. The value was
-# chosen by hand. It decides about warnings alone.
+# A rise of epsilon by at most this number of nats counts as none, because two accounts of equal mechanisms may differ by rounding. The
+# value was chosen by hand. It decides about warnings alone.
 ROUNDING = 1e-3
 # The evidence for the cost of a mechanism in words, in the present and in the past tense.
 EVIDENCE_NOW = {

@@ -181,7 +181,7 @@ def _day(text: str | None) -> datetime.date:
 def room(paths: Sequence[str], url: str | None, dataset: str | None, horizon: Horizon | None) -> LedgerRoom:
     """Return the verdicts of a ledger on all files, whose runs are added up. Nothing is charged.
 
-    A file that cannot be read gets no verdict here, as judge.py reports it. Without a ledger there are no verdicts.
+    A file that cannot be read gets no verdict here, because judge.py reports it. Without a ledger there are no verdicts.
 
     Args:
         url: Path or URL of the ledger; None if there is none.

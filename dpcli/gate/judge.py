@@ -9,7 +9,7 @@ hold.
 
 The author of a change may edit, move or delete any file, including the policy: so with a revision, removed files get verdicts, changed
 files that were not named get a warning, and a policy that the change edits is read at the revision. A file that cannot be read gets a
-verdict that does not pass, and the others are judged all the same.
+verdict that does not pass, and the others are judged anyway.
 """
 
 from __future__ import annotations
@@ -65,7 +65,7 @@ def gate(paths: Sequence[str], terms: GateTerms) -> Gated:
     """Judge files, and pipelines that were removed since the base.
 
     If no file is named, every pipeline that differs from the base revision is judged. If a folder is named, all pipelines in it are judged.
-    A folder without pipelines does not pass, unless the base had pipelines in it. An invalid file gets a verdict, and the gate continues.
+    A folder without pipelines passes only if the base had pipelines in it. An invalid file gets a verdict, and the gate continues.
 
     Raises InputError if neither a file nor a revision is given, or a policy, revision or baseline cannot be read.
     """

@@ -33,8 +33,8 @@ Of the caps that flags, the policy and the file state, the tightest cap applies.
 # The docstring above is the text of the manual page dpcli-policy(5) (explain/commands/man.py), and so are the words of each `Key` below.
 #
 # gate_terms.py reads the policy (`read_policy`), and judge.py asks for the version that applies (`policy_that_applies`): with a git
-# revision to compare with, the *base*, the policy is read there, as the author of the change may have edited it. A *waiver* pardons the
-# failures of one condition or rule until a day. A *sum* is the joint cost of all files that name one dataset.
+# revision to compare with, the *base*, the policy is read there, because the author of the change may have edited it. A *waiver* pardons
+# the failures of one condition or rule until a day. A *sum* is the joint cost of all files that name one dataset.
 
 from __future__ import annotations
 
@@ -228,7 +228,7 @@ def read_policy(source: str) -> Policy:
 
 
 def read_policy_bytes(data: bytes, source: str) -> Policy:
-    """Return the policy in the content of a file. Messages name the file `source`. Raises InvalidFile if it is no valid policy."""
+    """Return the policy in the content of a file. Messages name the file `source`. Raises InvalidFile if it is not a valid policy."""
     text, tables = toml_document(data, source)
     from dpcli.file.pipeline.other_files import instead_of_policy  # not needed without a policy
 

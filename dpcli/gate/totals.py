@@ -145,7 +145,7 @@ def _capped_sum(
     subject = f"{caps.words}: {_members_in_words(members, runs)}"
     conditions = [
         replace(condition, name=NAME, message=f"{subject}: {condition.message}", target=None, key=())
-        for condition in cap_conditions(result)  # without a target, as remedies are computed for files only
+        for condition in cap_conditions(result)  # without a target, because remedies are computed for files only
     ]
     conditions += _large_delta(caps, result, members)
     paths = tuple(member.path for member in members)

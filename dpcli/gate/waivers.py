@@ -29,7 +29,7 @@ from dpcli.git.authors import Author, authors_of, spellings_of_address
 # A used waiver gives a warning from this number of days before its expiry on. Chosen by hand; it decides about warnings alone.
 WARNING_DAYS = 14
 # The keys that decide what a waiver grants. If the policy's waiver_author is "another", the approver must have written none of their lines.
-# Anybody may edit the reason.
+# Anyone may edit the reason.
 GRANTING_KEYS = ("rule", "approver", "expires", "epsilon", "mechanism")
 # Names in an approver's text are separated by matches of _BETWEEN. The characters in _AROUND are removed around a name.
 _BETWEEN = re.compile(r"[<>()\[\]{},;&|:]|\s(?:and|or|for|by|[-\u2013\u2014])\s|^by\s", re.IGNORECASE)

@@ -32,7 +32,7 @@ HOOK_VARIABLES = ("GIT_DIR", "GIT_WORK_TREE", "GIT_INDEX_FILE", "GIT_COMMON_DIR"
 
 
 def run_git(folder: str, *arguments: str, stdin: bytes = b"") -> subprocess.CompletedProcess[bytes]:
-    """Run git in a folder, with messages in English. Objects that somebody replaced (git replace) are read as they were committed.
+    """Run git in a folder, with messages in English. Objects that someone replaced (git replace) are read as they were committed.
 
     Raises OSError, ValueError or subprocess.TimeoutExpired if git cannot be run.
     """

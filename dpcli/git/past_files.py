@@ -2,8 +2,8 @@
 
 The gate (dpcli/gate) compares a file with its *base*, the same file at the revision. A current file is found there under its path, through
 links, or under an earlier name: a renamed file is compared with a deleted file of which it keeps at least half of the keys and values. A
-file also counts as deleted if less than half of it is left under its name, or if it was a pipeline and is none now. A new file has no base,
-and no limit on a rise of its cost. So if a clone lacks the content of a file, this is an error, and the file is not called new.
+file also counts as deleted if less than half of it is left under its name, or if it was a pipeline and no longer is. A new file has no
+base, and no limit on a rise of its cost. So if a clone lacks the content of a file, this is an error, and the file is not called new.
 Contents are read as committed, without filters of the repository's settings.
 
 `top` is the root of the repository under review, and `inner` that of a repository inside it, such as a submodule. `tree` is the object name
@@ -68,7 +68,7 @@ def files_at(ref: str, paths: Sequence[str]) -> dict[str, PastFile | None]:
     most of its keys and values.
 
     A file of a repository inside the one under review is matched with the file at its path at the revision. If there is none, it is matched
-    with the file in the commit to which the revision links. The branches of the inner repository are ignored, as nobody has reviewed them.
+    with the file in the commit to which the revision links. The branches of the inner repository are ignored: nobody has reviewed them.
 
     Raises InputError if git does not know the commit in the repository of a file, or cannot read it.
     """

@@ -11,7 +11,7 @@ The words that the files of this folder share:
   such as a user. Only its epsilon can be *amended*.
 * *filter*, *currency*, *amount*: the filter is a theorem that adds up the costs of runs even if a run was chosen from the outputs of
   earlier ones (filters/filter.py). Costs and caps are *amounts* by name in its currency, such as {"rho": 0.1}. In *declared mode* there is
-  no filter, as all runs are fixed at the opening (filters/declared_set.py).
+  no filter, because all runs are fixed at the opening (filters/declared_set.py).
 * *block*, *window*: a dataset may be cut into blocks, such as days (blocks/family.py). Each has a cap of its own. A run is charged on every
   block of its window. The *fullest* block is the one with the largest used share of its cap.
 * *quota*, *proposal*: a quota limits what a person or a team may charge. In a *two-person* ledger a change of the cap, a quota or the like
@@ -19,5 +19,5 @@ The words that the files of this folder share:
 * *store*, *definitions*: a store keeps the entries, in a file or in PostgreSQL (stores/). Its definitions are the tables, triggers and SQL
   functions that guard them.
 * *checkpoint*, *anchor*: a checkpoint holds the state at some entry, so that a reader need not begin at the first one (checkpoint.py). An
-  anchor is a head that somebody keeps outside of the ledger, to notice a restored backup (verify.py).
+  anchor is a head that someone keeps outside of the ledger, to notice a restored backup (verify.py).
 """

@@ -18,8 +18,8 @@ from decimal import ROUND_CEILING, ROUND_FLOOR, Context, Decimal, Inexact, Inval
 from dpcli.base.errors import InternalError, LedgerError
 
 Amounts = Mapping[str, Decimal]
-# The largest number of significant digits of an amount in an entry. A double needs 17. It affects accuracy alone, as costs are rounded up
-# and caps are rounded down.
+# The largest number of significant digits of an amount in an entry. A double needs 17. It affects only accuracy, because costs are rounded
+# up and caps are rounded down.
 DIGITS = 20
 WRITTEN_DIGITS = 15  # number of digits up to which different decimals are different doubles of normal size
 # Limits of an amount that can be read. They are wider than the limits of what dpcli writes, and refuse a hostile text early.
@@ -58,8 +58,8 @@ def cap_text(lower: float | Decimal) -> str:
 def decimal_of(x: float) -> Decimal:
     """Return the decimal that a double represents.
 
-    If the shortest spelling of the double has at most `WRITTEN_DIGITS` digits, the result is that decimal, as somebody may have written it.
-    So ten costs of 0.1 add up to 1. Otherwise the result is the exact value of the double.
+    If the shortest spelling of the double has at most `WRITTEN_DIGITS` digits, the result is that decimal, because someone may have
+    written it. So ten costs of 0.1 add up to 1. Otherwise the result is the exact value of the double.
     """
     shortest = Decimal(repr(x))
     return shortest if len(shortest.as_tuple().digits) <= WRITTEN_DIGITS else Decimal(x)

@@ -135,7 +135,7 @@ def runs_like(state: LedgerState, run: Run) -> int:
     rooms: list[amounts.Amounts] = [state.on_blocks(run.window).left()]
     rooms += [amounts.subtract(quota.limits(state.caps), state.quota_used(quota, run.window)) for quota in quotas]
     counts = [Fraction(room[name]) // cost for room in rooms for name, cost in paid.items()]
-    return max(min(counts), 0)  # what is left of a quota may be negative, as earlier charges count against it
+    return max(min(counts), 0)  # what is left of a quota may be negative, because earlier charges count against it
 
 
 def fullest_block(state: LedgerState) -> str | None:

@@ -4,7 +4,7 @@ An *entry* is a line of a ledger, such as the charge for a run; its *content* is
 entry is stored as JSON in one canonical spelling, and contains the SHA-256 of the entry before it. So a change, removal or insertion of an
 entry changes the hash of every later entry. To *seal* an entry is to add its number and that hash (`seal`); entry_log.py does it for every
 new entry, and reads entries by `next_entry` or `linked_entry`, which check both. The *head* is the number and hash of the last entry.
-Removing the last entries, or recomputing all of the chain, is not visible here: compare with an anchor, an earlier head that somebody keeps
+Removing the last entries, or recomputing all of the chain, is not visible here: compare with an anchor, an earlier head that someone keeps
 elsewhere (verify.py).
 
 Source: Haber & Stornetta 1991, How to time-stamp a digital document, Journal of Cryptology 3.

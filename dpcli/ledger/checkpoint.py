@@ -12,7 +12,7 @@ A reader uses a checkpoint under these rules:
 * Otherwise the ledger must have both entries, with the stated hashes. LedgerError is raised if one is missing or has another hash.
 * Later entries are checked against the chain as usual. So a checkpoint need not be at the end of the chain.
 
-Anybody who can write the ledger file can write any chain and any checkpoint into it. `verify` reveals such a forgery, as it reads all
+Anyone who can write the ledger file can write any chain and any checkpoint into it. `verify` reveals such a forgery, because it reads all
 entries and compares the totals. In a database only the server's own functions write checkpoints, from accepted entries.
 
 A checkpoint lists the runs that have not ended. Other runs are looked up by an index of *keys*, the names of runs. Without the list, a
@@ -47,8 +47,8 @@ FORMAT, WITH_QUOTAS = 1, 2
 # dpcli.every returns this number too.
 EVERY = 256
 SUMS = ("caps", "spent", "reserved")  # the fields that map names to amounts
-# The largest number of digits before the point of an amount. No sum of real costs comes near, as each is at most 1e310 (LARGEST_AMOUNT in
-# grammar.py). A checkpoint with a larger amount is ignored.
+# The largest number of digits before the point of an amount. No sum of real costs comes near, because each is at most 1e310 (LARGEST_AMOUNT
+# in grammar.py). A checkpoint with a larger amount is ignored.
 MOST_DIGITS = 500
 
 

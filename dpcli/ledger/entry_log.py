@@ -35,13 +35,13 @@ from dpcli.ledger.stores.store import UNSURE, HeadMoved, Store, Tail
 # Numbers of entries that are read at once: PAGE by `replay`, `reread` and copying.py, and STATE_PAGE by `state`. They affect speed and
 # memory alone: larger pages are read faster.
 PAGE, STATE_PAGE = 256, 4096
-RETRY = 30.0  # longest time, in seconds, for which requests are asked again; arbitrary, as nothing is written before they succeed
+RETRY = 30.0  # longest time, in seconds, for which requests are asked again; arbitrary: nothing is written before they succeed
 
 
 def account_name() -> str:
     """Return the account name of this process.
 
-    In a ledger file the name does not prove who wrote an entry, as anybody who can write the file can write any name.
+    In a ledger file the name does not prove who wrote an entry, because anyone who can write the file can write any name.
     """
     try:
         import pwd

@@ -363,7 +363,7 @@ def _is_amount(value: Any) -> bool:
 
 
 def _is_number(value: Any) -> bool:
-    if type(value) not in (int, float):  # isinstance would accept true, as a bool of Python is an int
+    if type(value) not in (int, float):  # isinstance would accept true, because a bool of Python is an int
         return False
     try:
         return math.isfinite(value)

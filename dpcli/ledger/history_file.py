@@ -286,7 +286,7 @@ def _stated_guarantee(cells: Mapping[str, str], place: str, delta: float | None)
     try:
         pipeline = pipeline_from({"privacy": privacy, "mechanism": [{"name": "stated", "stated_for": "unit", **stated}]})
     except InputError as error:
-        # The message is about the keys of a made-up file. Only what was found is of use to the reader of the line.
+        # The message is about the keys of a made-up file. Only what was found helps the reader of the line.
         raise WrongCell("guarantee", str(error).partition(", found ")[2] or str(error)) from None
     return replace(pipeline, path=place)
 

@@ -120,7 +120,7 @@ def _missing_fingerprint(ledger: Ledger, state: LedgerState) -> Iterator[LedgerF
 
 
 def _other_versions(ledger: Ledger, state: LedgerState) -> Iterator[LedgerFinding]:
-    """Find runs that other versions of dpcli charged, as this version may compute other costs."""
+    """Find runs that other versions of dpcli charged: this version may compute other costs."""
     from dpcli import __version__
 
     others = sorted({str(run.content.get("dpcli")) for run in state.runs.values()} - {__version__})

@@ -227,7 +227,7 @@ def fingerprint_of(paths: Sequence[str]) -> str:
 
 
 def _digest(path: str) -> str:
-    """Return the SHA-256 of the content of one file. Raises InputError if it is no file, is empty or unreadable, or changes."""
+    """Return the SHA-256 of the content of one file. Raises InputError if it is not a file, is empty or unreadable, or changes."""
     total, size = hashlib.sha256(), 0
     try:
         if not stat.S_ISREG(os.stat(path).st_mode):  # a pipe may never end, and its content can be read only once

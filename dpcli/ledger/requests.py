@@ -127,7 +127,7 @@ class Charge:
         if corrected is not None and corrected.status not in DRAWN:
             raise LedgerError(f'key "{self.corrects}": expected a run that was started, found one that is {corrected.status}')
         closed = state.retired_block(self.window)
-        if closed is not None and corrected is None:  # a correction is no further run
+        if closed is not None and corrected is None:  # a correction is not a further run
             raise Denied(f"block {closed} was retired")
         wanted = amounts.read(self.cost.amounts)
         if not state.on_blocks(self.window).fits(wanted):

@@ -45,7 +45,7 @@ class RunPrices(EntryLog):
     def own_key(self, key: str) -> str:
         """Return the name of the run that this login charges under a key that a person chose: "ada//week-7" for the key "week-7" of ada.
 
-        Names begin with the login in a database only, so that nobody can take the key of somebody else. A run that this login charged under
+        Names begin with the login in a database only, so that nobody can take the key of someone else. A run that this login charged under
         the bare key, before keys had logins or in a file, keeps its name, so that a repeated request still charges it once.
         """
         return self._own_name(checked_key(key))

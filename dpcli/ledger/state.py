@@ -278,7 +278,7 @@ class LedgerState:
             raise self._forged(entry, "corrects a run that was not started")
         window = self._window(entry)
         retired = self.retired_block(window)
-        if retired is not None and corrects is None:  # a correction is no further run
+        if retired is not None and corrects is None:  # a correction is not a further run
             raise self._forged(entry, f"charges the retired block {retired}")
         if not self.on_blocks(window).fits(cost):
             raise self._forged(entry, "overspends the cap")

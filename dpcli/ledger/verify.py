@@ -2,7 +2,7 @@
 
 `dpcli budget verify` is for an auditor who trusts neither the people who charge nor the place where the ledger lies. A *problem* is a fault
 by which the ledger states less than was spent, or allows more than its epsilon (`verify` lists them). An *anchor* is the number and hash of
-an entry that somebody keeps elsewhere: a ledger that was restored from an older backup does not contain it. The *definitions* are the
+an entry that someone keeps elsewhere: a ledger that was restored from an older backup does not contain it. The *definitions* are the
 tables, triggers and SQL functions that guard the entries. A *checkpoint* stores the sums of the entries up to one of them. The *terms* are
 the unit, adjacency, delta and filter that were fixed at the opening. A *correction* charges what an earlier price of a run lacks.
 
@@ -305,7 +305,7 @@ def _excess_of_caps(terms: LedgerTerms, entry: LedgerEntry) -> Iterator[str]:
 
 
 def _lookalike_approver(proposal: Proposal, entry: LedgerEntry) -> Iterator[str]:
-    """Yield a note if the approver's name looks like the proposer's. In a ledger file anybody can sign with any name."""
+    """Yield a note if the approver's name looks like the proposer's. In a ledger file anyone can sign with any name."""
     who = str(entry.content.get("who"))
     if proposal.made_by(who):
         yield f"entry {entry.row.seq}: {who} approved what {proposal.who} proposed, and the two names look alike"
@@ -373,7 +373,7 @@ class Prices:
         A charge whose cost cannot be computed is a problem as well.
 
         Args:
-            further: Other charges of the same run, whose costs are added to the cost of `entry`: the ones that it corrects, or that correct
+            further: Other charges of the same run, whose costs are added to the cost of `entry`: those that it corrects, or that correct
             it.
         """
         place = f'entry {entry.row.seq} ("{entry.key}", dpcli {str(entry.content.get("dpcli"))[:LONGEST_VERSION]})'

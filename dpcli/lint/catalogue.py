@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from dpcli.lint.outside import Elsewhere
     from dpcli.lint.rule_info import RuleInfo
 
-# Rules that the reader of files checks. A file that breaks one is no valid pipeline.
+# Rules that the reader of files checks. A file that breaks one is not a valid pipeline.
 READER_RULES: dict[str, str] = {
     "DP001": "dpcli.lint.rule_info:SYNTAX",
     "DP002": "dpcli.lint.rule_info:UNKNOWN_KEY",

@@ -114,7 +114,7 @@ def mended(data: bytes, path: str) -> tuple[bytes, tuple[Mend, ...]]:
     """Return the bytes of a pipeline file after every unambiguous repair, and the list of repairs.
 
     Repairs concern keys and words that differ by one slip from exactly one allowed word, numbers in quotes or with a needless decimal
-    point, and epochs that are no whole number of steps. A file that is no pipeline of format 1, or has lists of values or [defaults], is
+    point, and epochs that are no whole number of steps. A file that is not a pipeline of format 1, or has lists of values or [defaults], is
     returned unchanged.
 
     Raises:
@@ -188,7 +188,7 @@ def _first_success(text: str, repairs: Sequence[Repair], succeeds: Callable[[str
             after = _apply(text, chosen)
             if succeeds(after, chosen):
                 return MendedText(after, [repair.mend for repair in chosen])
-        except InputError:  # the text at a key cannot be edited, or the new text is no pipeline file
+        except InputError:  # the text at a key cannot be edited, or the new text is not a pipeline file
             continue
     return None
 

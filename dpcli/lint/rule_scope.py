@@ -54,7 +54,7 @@ class RuleScope:
 def scope_of(select: Iterable[str], ignore: Iterable[str]) -> RuleScope:
     """Return the rules that the values of --select and --ignore select: codes or prefixes of codes, separated by commas.
 
-    Raises InputError if a part is no prefix of the code of a rule about files or ledgers, or `ignore` has a full code of READER_RULES.
+    Raises InputError if a part is not a prefix of the code of a rule about files or ledgers, or `ignore` has a full code of READER_RULES.
     """
     selected, ignored = tuple(_codes("--select", select)), tuple(_codes("--ignore", ignore))
     for code in ignored:
@@ -64,7 +64,7 @@ def scope_of(select: Iterable[str], ignore: Iterable[str]) -> RuleScope:
 
 
 def _codes(flag: str, values: Iterable[str]) -> Iterator[str]:
-    """Yield the prefixes of codes in the values of a flag, in upper case. Raises InputError for a part that is no prefix of a code."""
+    """Yield the prefixes of codes in the values of a flag, in upper case. Raises InputError for a part that is not a prefix of a code."""
     for text in values:
         for part in text.split(","):
             prefix = part.strip().upper()

@@ -29,15 +29,15 @@ if TYPE_CHECKING:
 def lint(path: str) -> tuple[Diagnostic, ...]:
     """Return the findings about a file ("-" for standard input). Those about a pipeline have the order of its lines.
 
-    A file that is no valid pipeline has findings of the reader (DP001 to DP005). If these are only about sections such as [train], the
+    A file that is not a valid pipeline has findings of the reader (DP001 to DP005). If these are only about sections such as [train], the
     rules are checked too. A policy of the gate or a schedule of planned runs has only findings of its reader. A file with "calibrate" in
     place of the noise is checked with a number there. Raises InputError if the file cannot be read.
     """
-    return lint_bytes(read_bytes(path), path)  # the bytes are read once, as standard input cannot be read again for the places
+    return lint_bytes(read_bytes(path), path)  # the bytes are read once, because standard input cannot be read again for the places
 
 
 def is_lintable(tables: Mapping[str, Any]) -> bool:
-    """Return whether a file in a folder is to be checked: a pipeline, a policy or a schedule."""
+    """Return whether a file in a folder should be checked: a pipeline, a policy or a schedule."""
     return may_be_pipeline(tables) or ("format" in tables and _other_reader(tables) is not None)
 
 
@@ -87,7 +87,7 @@ def checked_load(path: str, delta: float | None = None) -> tuple[Pipeline, tuple
         delta: Value of --delta, which is judged too; None if the flag is not given.
 
     Raises:
-        InvalidFile: The file is no valid pipeline.
+        InvalidFile: The file is not a valid pipeline.
         InputError: The file does not exist or cannot be read.
     """
     data = read_bytes(path)

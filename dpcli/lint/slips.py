@@ -62,7 +62,7 @@ def _percentages(pipeline: Pipeline) -> Iterator[RuleFinding]:
     for path, entry in entries(pipeline):
         rate = _rate(entry, pipeline)
         if rate is None or getattr(entry.sampling, "batch_size", None) is not None:
-            continue  # a number of records is no percentage
+            continue  # a number of records is not a percentage
         steps = _steps(entry, rate)
         if LARGE_RATE < rate < 1 and steps > MANY_STEPS and _reveals_presence(entry, rate, steps):
             message = (

@@ -29,8 +29,8 @@ if TYPE_CHECKING:
 class CostEvidence(IntEnum):
     """The basis of the cost of a mechanism, from the weakest to the strongest. A JSON report holds the number."""
 
-    FREE = 0  # somebody states that no private data are used
-    STATED = 1  # somebody states the cost
+    FREE = 0  # someone states that no private data are used
+    STATED = 1  # someone states the cost
     PRICED = 2  # the cost follows from the noise by a theorem
 
 

@@ -86,7 +86,7 @@ class Session:
 
 
 def existing_session(folder: str) -> Session | None:
-    """Return the session in a folder; None if there is none. Raises InputError if its file has not the form that dpcli writes."""
+    """Return the session in a folder; None if there is none. Raises InputError if its file lacks the form that dpcli writes."""
     path = os.path.join(folder, RUN)
     return _read_session(path, folder) if os.path.lexists(path) else None
 
@@ -247,7 +247,7 @@ def reason(command: str, path: str, pipeline: Pipeline) -> str:
 
 
 def _read_session(path: str, folder: str) -> Session:
-    """Return the session in a file. Raises InputError if the file has not the form that dpcli writes."""
+    """Return the session in a file. Raises InputError if the file lacks the form that dpcli writes."""
     wrong_form = InputError(f"{path}: not as dpcli wrote it: no further answers are given from this folder")
     try:
         with open(path, "rb") as file:

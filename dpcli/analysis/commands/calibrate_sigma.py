@@ -96,7 +96,7 @@ def _file_text(calibration: Calibration, flags: dict[str, Any]) -> str:
 
     ((_, _, noise),) = calibration.values
     stated = Stated(noise_multiplier=noise, **flags)
-    given = {name: value for name, value in stated.given.items() if name in flags}  # the answer itself was no flag
+    given = {name: value for name, value in stated.given.items() if name in flags}  # the answer itself was not a flag
     if calibration.delta is None:
         return text_of_flags(stated.tables(None), "calibrate-sigma", given)
     flags_given = {"target_epsilon": calibration.target, "delta": calibration.delta, **given}

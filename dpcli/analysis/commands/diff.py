@@ -1,6 +1,6 @@
 """The command `dpcli diff`: the changes between two pipelines, and the cost of each change.
 
-It reads the flags; analysis/difference.py compares the files, and documents/diff.py says the result. A and B may be one file at two
+It reads the flags; analysis/difference.py compares the files, and documents/diff.py words the result. A and B may be one file at two
 revisions of git.
 """
 

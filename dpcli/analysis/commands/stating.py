@@ -1,7 +1,7 @@
 """Flags that the commands of this folder share: the targets of a calibration, and a pipeline of one mechanism in place of FILE.
 
 `dpcli account --noise-multiplier 1.1 ...` has no file, so `tables_and_text` makes one of the flags, by file/pipeline/flags.py. Lint
-findings about this file must name flags, as the user never sees it (`without_lines`). Flags together with a real FILE are refused
+findings about this file must name flags, because the user never sees it (`without_lines`). Flags together with a real FILE are refused
 (`refuse_with_file`).
 """
 

@@ -2,7 +2,7 @@
 
 `dpcli account` prints the document of `account`, a result of analysis/account.py; other commands use `headline` or `data` for the cost that
 they computed. The *headline* is the smallest sound bound or, for an adaptive file, the cap that a filter enforces. A *charge* is a
-mechanism with the number of its runs, and a *row* the answer of one accountant. Upper bounds are printed rounded up, so that somebody may
+mechanism with the number of its runs, and a *row* the answer of one accountant. Upper bounds are printed rounded up, so that someone may
 sign what is printed. A *diagnostic* is a finding of a lint rule about the file. Sentences may be reworded. The keys of the JSON document
 and of the spreadsheet are read by programs and stay.
 """
@@ -74,7 +74,7 @@ def document(
 def headline(account: Account, decimals: int = 4, diagnostics: Sequence[Diagnostic] = ()) -> str:
     """Return the guarantee in one sentence, with everything that it depends on, and the budget's verdict.
 
-    If an error among the findings calls the file unsound, this is said in place of a verdict that the budget allows it.
+    If an error among the findings calls the file unsound, the sentence says so in place of a verdict that the budget allows it.
     """
     pipeline, privacy = account.pipeline, account.pipeline.privacy
     setting = f"per {privacy.unit or 'record'}, {privacy.adjacency.value}, sampling: {scheme_names(pipeline)}"

@@ -117,7 +117,7 @@ def with_alternatives(document: Document, others: Sequence[Alternative], decimal
 
 
 def _data(other: Alternative) -> dict[str, object]:
-    """Return an alternative as JSON values. Its keys stay, as programs read them."""
+    """Return an alternative as JSON values. Its keys stay, because programs read them."""
     return {
         "sampling": other.scheme,
         "adjacency": other.adjacency,

@@ -147,7 +147,7 @@ def _table_text(value: Any) -> str:
 
 
 def _toml(value: Any) -> str:
-    """Return a value in the syntax of TOML, without passwords. The name of an entry is left out, as the label of its row has it."""
+    """Return a value in the syntax of TOML, without passwords. The name of an entry is left out, because the label of its row has it."""
     if isinstance(value, dict):
         return "{ " + ", ".join(f"{key} = {_toml(item)}" for key, item in value.items() if key != "name") + " }"
     if isinstance(value, list):

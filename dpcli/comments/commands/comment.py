@@ -153,7 +153,7 @@ def _post(files: tuple[str, ...], name: str | None, dry_run: bool, find_pull: Ca
 def _judged_document(files: tuple[str, ...], name: str | None, base: str, flags: dict[str, Any]) -> tuple[Document, bool]:
     """Return the comment, and whether it is news, for which a first comment is written.
 
-    An error that prevents any verdict is news, as an earlier comment might still show a pass.
+    An error that prevents any verdict is news, because an earlier comment might still show a pass.
     """
     from dpcli.comments.documents.comment import document, error_document, is_news
     from dpcli.document.document import reason

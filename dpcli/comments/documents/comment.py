@@ -96,7 +96,7 @@ def _named_headline(name: str | None, headline: str) -> str:
 
 
 def _meanings(gated: Gated) -> Iterator[str]:
-    """Yield a note for each unit and adjacency of the files, as an epsilon has no meaning without them."""
+    """Yield a note for each unit and adjacency of the files, because an epsilon has no meaning without them."""
     stated = [file.account.pipeline.privacy for file in gated.judged if file.account is not None]
     counts = Counter((privacy.unit or "record", privacy.adjacency.value) for privacy in stated)
     for (unit, adjacency), count in counts.items():
@@ -112,7 +112,7 @@ def is_news(gated: Gated) -> bool:
 
 
 def _is_sum_news(total: JudgedSum, unchanged: Set[str]) -> bool:
-    """Return whether a sum fails, or has a warning that may be new, as a file in it changed or was not given."""
+    """Return whether a sum fails, or has a warning that may be new because a file in it changed or was not given."""
     if total.verdict != "pass":
         return True
     is_unchanged = bool(total.members) and unchanged >= set(total.members)

@@ -9,7 +9,7 @@ import click
 
 from dpcli.cli.options import emit, output_options
 
-# The required packages whose versions a report states. tomli is left out, as it only reads files, and file/toml/syntax.py rewords its
+# The required packages whose versions a report states. tomli is left out, because it only reads files, and file/toml/syntax.py rewords its
 # messages, whose spelling depends on the version.
 CORE_PACKAGES = ("click", "numpy", "scipy", "rich")
 DISTRIBUTIONS = {"sklearn": "scikit-learn"}  # name of the package that installs a module, if the names differ

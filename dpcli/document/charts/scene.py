@@ -205,7 +205,7 @@ class Placement:
         is_on_paper = not any(inside(anchor, fill.points) for fill in self.scene.fills)
         for i, part in enumerate(block):
             at = (box.right if is_left_of_anchor else box.left), box.top + LEADING * SMALL * (i + BASELINE_IN_LINE)
-            # The text ends or begins next to its anchor, as its true width may differ from the estimate.
+            # The text ends or begins next to its anchor, because its true width may differ from the estimate.
             alignment: Literal["start", "end"] = "end" if is_left_of_anchor else "start"
             self.scene.words.append(Words(at, part, SMALL, tone, alignment, bold=bold, halo=is_on_paper))
 

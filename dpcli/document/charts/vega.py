@@ -2,7 +2,7 @@
 
 Vega-Lite is a language for pictures in JSON: a picture is a list of *layers*, each with data, a *mark* that is drawn for each row of them,
 and an *encoding* of fields as positions and colours. Vega-Lite lays out axes and legends itself, but the labels inside a plot are placed by
-scene.py, as it would let them cover each other. Ticks and colours are those of the other formats; sizes were chosen by eye.
+scene.py, because it would let them cover each other. Ticks and colours are those of the other formats; sizes were chosen by eye.
 """
 
 from __future__ import annotations
@@ -140,7 +140,7 @@ def _text(words: Words) -> Layer:
     """Return a layer with one label at its place in pixels, instead of at values on the axes."""
     x, y = words.at
     return {
-        "data": {"values": [{}]},  # one row, as a layer draws its mark once for each row
+        "data": {"values": [{}]},  # one row, because a layer draws its mark once for each row
         "mark": {
             "type": "text",
             "text": words.text,

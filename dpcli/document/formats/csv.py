@@ -56,6 +56,6 @@ def _cell(value: Any) -> str:
         return "true" if value else "false"
     if isinstance(value, int | float):
         return repr(value)
-    if isinstance(value, str):  # infinities are no formulas, although one begins with a minus
+    if isinstance(value, str):  # infinities are not formulas, although one begins with a minus
         return value if value in ("inf", "-inf") else safe(value)
     return safe(json.dumps(value, ensure_ascii=False))

@@ -24,7 +24,7 @@ CI_READS_VERDICT = False
 PATH_ENDINGS = (".html", ".htm")
 COMPLETE_FIELDS = ("title", "headline", "passages", "tables", "notes", "parts")  # shown in full
 
-MANY = 8  # a list with more points is set in columns, as it would be long
+MANY = 8  # a list with more points is set in columns, because it would be long
 WORD = 24  # a longer word, such as a path, may be broken, so that it fits on a narrow screen
 # Parts of a text that are not broken: bounds, percentages, numbers with an exponent, dates, flags and arrows.
 UNBROKEN = (
@@ -143,7 +143,7 @@ def render(document: Document) -> str:
 
 def fragment(document: Document) -> str:
     """Return only the body of the page, for a notebook. It uses the style of the notebook, and its ids are unique to the document."""
-    # The ids begin with a digest of the content, as a notebook shows several documents on one page.
+    # The ids begin with a digest of the content, because a notebook shows several documents on one page.
     body = "\n".join(_body(document))
     name = hashlib.sha256(body.encode()).hexdigest()[:8]
     return '<div class="dpcli">\n' + "\n".join(_body(document, f"{name}-")) + "\n</div>\n"
@@ -209,7 +209,7 @@ def _table(table: Table, name: str) -> Iterator[str]:
 
 
 def _cells(table: Table, row: tuple[str, ...]) -> Iterator[str]:
-    """Yield the cells of a row. The first one with a word is its heading, as the first of all may contain only a mark."""
+    """Yield the cells of a row. The first one with a word is its heading, because the first of all may contain only a mark."""
     head = next((i for i, cell in enumerate(row) if any(map(str.isalnum, cell))), 0)
     for i, cell in enumerate(row):
         if i == head:

@@ -22,7 +22,7 @@ def render(document: Document) -> str:
 
 
 def stream(document: Document) -> Iterator[str]:
-    """Yield the pieces of `render`, for data that are not empty. A list at the top level is written item by item, as it may be long."""
+    """Yield the pieces of `render`, for data that are not empty. A list at the top level is written item by item, since it may be long."""
     separator = "{"
     for name, value in document.data.items():
         yield f"{separator}\n  {json_text(str(name))}: "

@@ -1,8 +1,8 @@
 """markdown: headline, passages, tables and notes, for a comment on a pull request.
 
-All texts are escaped (`escape`), as names and messages come from files: none may become HTML, a link with other words, or a mention that
-notifies somebody. The format summary and the statements of releases, models and predictions use these functions too. `dpcli comment` has a
-stricter renderer of its own (comments/comment_text.py), as it writes with a token.
+All texts are escaped (`escape`), because names and messages come from files: none may become HTML, a link with other words, or a mention
+that notifies someone. The format summary and the statements of releases, models and predictions use these functions too. `dpcli comment`
+has a stricter renderer of its own (comments/comment_text.py), because it writes with a token.
 """
 
 from __future__ import annotations

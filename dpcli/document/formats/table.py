@@ -2,8 +2,8 @@
 
 The library rich lays out the tables, as a *grid* of columns under a *head* of column names. It is slow for many rows, so a long table is
 laid out once for its *widest* cells, and further rows are written in the places that rich gave to the columns (`_spans`, `_lines_of_rows`).
-A column of numbers is never cut or wrapped, even on a screen that is too narrow, as a number that loses its last digits is another number.
-The settings of a column, as rich takes them, are a dict such as {"header": "epsilon", "justify": "right", ...} (`_columns`).
+A column of numbers is never cut or wrapped, even on a screen that is too narrow, because a number that loses its last digits is another
+number. The settings of a column, as rich takes them, are a dict such as {"header": "epsilon", "justify": "right", ...} (`_columns`).
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ COMPLETE_FIELDS = ("title", "headline", "passages", "tables", "notes")  # shown 
 FOLDED = 12  # smallest width of a column whose text may wrap, so that most words fit on a line
 GAP = 3  # cells between two columns, as rich lays them out
 PART = 256  # largest number of rows that rich lays out together; its time and memory grow with the number
-NARROW = 85  # smallest width of a screen that shows the column of theorems, as readers need the other columns more
+NARROW = 85  # smallest width of a screen that shows the column of theorems, because readers need the other columns more
 # The style of the headline for each verdict.
 STYLE = {"pass": "green", "warn": "yellow", "fail": "bold red", "unknown": "bold red", "": "bold"}
 
@@ -210,7 +210,7 @@ def _columns(table: Table, widths: Sequence[int], width: int) -> tuple[list[dict
     columns, needed = [], 0
     for i, column in enumerate(map(visible, table.columns)):
         is_last = i == len(table.columns) - 1
-        # Text columns before the last fold too, as a long path must leave room for the reason in the last column.
+        # Text columns before the last fold too, because a long path must leave room for the reason in the last column.
         may_fold = i not in table.numeric and (is_last or widths[i] > width // 3)
         folds = may_fold and widths[i] > FOLDED
         needed += GAP + (FOLDED if folds else widths[i])

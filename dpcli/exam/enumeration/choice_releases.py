@@ -85,7 +85,7 @@ def winners(noise: str, scale: float, scores: Array) -> Array:
     distribution functions of the others.
     """
     wins = np.array([_winning(noise, scale, tuple(sorted(scores[i] - np.delete(scores, i)))) for i in range(len(scores))])
-    return np.asarray(wins / wins.sum())  # the sum is 1, but for the error of the quadrature
+    return np.asarray(wins / wins.sum())  # the sum is 1, except for the error of the quadrature
 
 
 @functools.lru_cache(1 << 12)  # limits memory; more entries save time

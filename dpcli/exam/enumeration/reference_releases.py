@@ -42,7 +42,7 @@ TWO_OUTCOMES_CELLS = 64
 TWO_OUTCOMES_SEVERAL_STEPS_CELLS = 36
 # The cells reach this many noise scales from 0. It is a whole number, so that edges of cells lie at the kinks of Laplace noise.
 REACH = 12.0
-TRIAL_CELLS = 240  # number of cells of the outcome of one trial; few, as each trial is enumerated with every order of preference
+TRIAL_CELLS = 240  # number of cells of the outcome of one trial; few: each trial is enumerated with every order of preference
 
 
 def contribution(law: NoiseLaw, scale: float) -> Releases:
@@ -171,7 +171,7 @@ def stated_zcdp(rho: float, xi: float = 0.0, reveals: float = 0.0) -> Releases:
         if not xi and not reveals:
             yield _noisy_sum(noise.normal, sigma, total, situation)
         else:
-            # A quarter of the cells, as each is combined with the four outcomes of the bit.
+            # A quarter of the cells, because each is combined with the four outcomes of the bit.
             noisy_sum = noise.additive(noise.normal(sigma), total, REACH * sigma, SEVERAL_STEPS_CELLS // 4)
             yield partial(_joint_law, (noisy_sum, _bit(situation, xi, reveals)))
 
@@ -210,7 +210,7 @@ def gaussian_mixture(shifts: tuple[float, ...], weights: tuple[float, ...], sigm
     """
 
     def releases(situation: Situation) -> Iterator[Release]:
-        cells = min(situation.cells, SEVERAL_STEPS_CELLS)  # few, as the shifts of all records are enumerated too
+        cells = min(situation.cells, SEVERAL_STEPS_CELLS)  # few, because the shifts of all records are enumerated too
         for unchanged in (-1.0, 0.0, 1.0):
             yield noise.mixture(shifts, weights, sigma, cells, unchanged)
 
@@ -298,6 +298,6 @@ def drawn_descents(iterations: int, curvature: float, rate: float, sigma: float)
 
     def releases(situation: Situation) -> Iterator[Release]:
         for total in noise.sums(situation.adjacency, "contribution", 1.0):
-            yield partial(released, total, situation.cells // 10)  # few, as the law of every combination is computed
+            yield partial(released, total, situation.cells // 10)  # few, because the law of every combination is computed
 
     return releases

@@ -116,7 +116,7 @@ def shown_keys(weight: Weight, least: int, keys: int, rows: int, situation: Situ
     """
     total = math.fsum(map(weight, range(-DISTANCE_OF_COUNT, DISTANCE_OF_COUNT + 1)))
     group, replaces = situation.group, situation.adjacency == "replace-one"
-    reach = 10 if keys == 1 else 6  # few for several keys, as their joint law has (reach + 2)^keys outcomes
+    reach = 10 if keys == 1 else 6  # few for several keys, because their joint law has (reach + 2)^keys outcomes
 
     @functools.cache
     def distribution(count: int) -> Array:

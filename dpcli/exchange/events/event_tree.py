@@ -83,7 +83,7 @@ class EventTree(ForeignTable):
         return float(value)
 
     def event(self) -> EventTree:
-        """Return the inner event. Raises InputError if the field is no event."""
+        """Return the inner event. Raises InputError if the field is not an event."""
         value = self.fields["event"]
         if not isinstance(value, EventTree):
             raise self.refused(f"expected event to be a DpEvent, found {in_words(value)}")
@@ -138,7 +138,7 @@ def _parts(event: Any) -> tuple[str, dict[str, Any]]:
         return str(event.class_name), {field: getattr(event, field) for field in names}
     name = type(event).__name__
     required, optional = EVENTS.get(name, EventFields())
-    # Unknown fields are read too, and refused later, as a new field of dp_accounting may change the meaning of the event.
+    # Unknown fields are read too, and refused later, because a new field of dp_accounting may change the meaning of the event.
     stated = [field.name for field in getattr(type(event), "__attrs_attrs__", ())]
     known = [field for field in dict.fromkeys((*required, *optional, *stated)) if hasattr(event, field)]
     return name, {field: getattr(event, field) for field in known}

@@ -192,7 +192,7 @@ def _entries(drafts: tuple[Draft, ...]) -> Iterator[dict[str, Any]]:
     draws_several_samples = sum(draft.sample is not None for draft in ordered) > 1
     count_of_type = Counter(draft.type for draft in ordered)
     numbers: Counter[str] = Counter()
-    names: dict[int, str] = {}  # by the identity of the draft, as equal drafts are different entries
+    names: dict[int, str] = {}  # by the identity of the draft, because equal drafts are different entries
     for draft in ordered:
         numbers[draft.type] += 1
         name = draft.type if count_of_type[draft.type] == 1 else f"{draft.type}-{numbers[draft.type]}"

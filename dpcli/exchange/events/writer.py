@@ -3,7 +3,7 @@
 A *DpEvent* is dp-accounting's description of a mechanism or a composition; an *entry* is the [[mechanism]] table of a pipeline file that
 states one. dp_event.py calls `tree_of_pipeline`. Steps become self-composed events, sampling becomes an event around the mechanism, and
 entries that share a sample are composed inside it. Every key of an entry must be expressed by its event, or else the export is refused
-(`_event_of`). A sampling rate is rounded up, so that the event does not claim more privacy. The adjacency is no part of an event:
+(`_event_of`). A sampling rate is rounded up, so that the event does not claim more privacy. The adjacency is not part of an event:
 dp_event.py writes it next to the event, as the accountant of dp-accounting takes it (RELATIONS).
 """
 

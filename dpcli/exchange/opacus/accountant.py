@@ -54,7 +54,7 @@ def read_checkpoint(path: str) -> Any:
 
 
 def _zipped(source: str | io.BytesIO) -> bytes:
-    """Return the pickle of values in a zip of torch.save. Raises InputError if it is damaged, is too large, or has not one such pickle."""
+    """Return the pickle of values in a zip of torch.save. Raises InputError if it is damaged or too large, or has no single such pickle."""
     try:
         with zipfile.ZipFile(source) as archive:
             names = [name for name in archive.namelist() if name.rpartition("/")[2] == "data.pkl"]

@@ -16,7 +16,7 @@ from typing import IO, Any
 from dpcli.base.errors import InputError
 from dpcli.file.toml.shown import escaped
 
-# Names that occur in checkpoints of tensors. They are kept as names. Any other name is refused, as a normal reader would call it.
+# Names that occur in checkpoints of tensors. They are kept as names. Any other name is refused, because a normal reader would call it.
 KNOWN = re.compile(
     r"(__builtin__|builtins) (dict|list|set|frozenset)"
     r"|collections (OrderedDict|defaultdict)|argparse Namespace|pathlib \w*Path|_codecs encode"
@@ -74,8 +74,8 @@ def read_pickle(stream: IO[bytes]) -> Any:
     """Return the value of the next pickle in the stream. The stream then is at the end of that pickle.
 
     Each call becomes an Inert, except that a dict, an OrderedDict or a defaultdict becomes a dict. A set becomes a list if the pickle has
-    an instruction for it (protocol 4), and an Inert otherwise. Raises InputError if the data are no pickle or a damaged one, have more than
-    MOST_INSTRUCTIONS instructions, or have a name or an instruction that does not occur in checkpoints of tensors.
+    an instruction for it (protocol 4), and an Inert otherwise. Raises InputError if the data are not a pickle or a damaged one, have more
+    than MOST_INSTRUCTIONS instructions, or have a name or an instruction that does not occur in checkpoints of tensors.
     """
     machine = _Machine()
     try:
@@ -229,7 +229,7 @@ class _Machine:
 
 
 def _named(name: str) -> Global:
-    """Return a Global for the name `module attribute`. Raises ValueError if this is no name, and InputError if the name is not KNOWN."""
+    """Return a Global for the name `module attribute`. Raises ValueError if this is not a name, and InputError if the name is not KNOWN."""
     if not re.fullmatch(r"[\w.]+ [\w.<>]+", name):  # other data may begin like a pickle
         raise ValueError
     if not KNOWN.fullmatch(name):
@@ -243,7 +243,7 @@ def _named(name: str) -> Global:
 def _pairs(arguments: Any) -> dict[Hashable, Any]:
     """Return the dict of OrderedDict([(key, value), ...]), which protocol 2 writes. Later protocols write the items one by one.
 
-    Arguments that are no list, such as the factory of a defaultdict, are dropped.
+    Arguments that are not a list, such as the factory of a defaultdict, are dropped.
     """
     lists = [argument for argument in arguments if isinstance(argument, list)]
     pairs = [tuple(pair) for pair in chain.from_iterable(lists)]

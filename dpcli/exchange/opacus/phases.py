@@ -128,8 +128,8 @@ def tables_of_state(state: OpacusState, asserted: Asserted, sampling: str | None
     assume Poisson sampling.
 
     Raises InputError if the added tables contradict the history, `asserted` or `sampling`, or there are too many phases. It is raised too
-    if batches were shuffled and a phase before the last ends in the middle of a pass, as a record may then be in one more batch of the next
-    phase than the number of its steps suggests.
+    if batches were shuffled and a phase before the last ends in the middle of a pass, because a record may then be in one more batch of the
+    next phase than the number of its steps suggests.
     """
     if state.carried is not None:
         if sampling not in (None, "poisson"):

@@ -11,7 +11,7 @@ such numbers share the cost. A list in place of a number abbreviates several tab
 values, and puts numbers in place of "calibrate" for the commands that allow it. So `Number` and `WholeNumber` meet neither where it is
 allowed, and refuse both with advice.
 
-Types are compared exactly, as bool is a subclass of int, and datetime one of date.
+Types are compared exactly, because bool is a subclass of int, and datetime one of date.
 """
 
 from __future__ import annotations
@@ -195,7 +195,7 @@ def _as_float(value: float) -> float:
 
 
 def calibration_weight(value: Any) -> float | None:
-    """Return the weight of a value that is to be solved for; None for any other value. "calibrate" has the weight 1."""
+    """Return the weight of a value to be solved for; None for any other value. "calibrate" has the weight 1."""
     if value == CALIBRATE:
         return 1.0
     table = value.get(CALIBRATE) if type(value) is dict and len(value) == 1 else None
@@ -204,7 +204,7 @@ def calibration_weight(value: Any) -> float | None:
 
 
 def _without_weight(value: Any) -> Any:
-    """Return "calibrate" for a value that is to be solved for, and any other value unchanged. Messages show it in place of "a table"."""
+    """Return "calibrate" for a value to be solved for, and any other value unchanged. Messages show it in place of "a table"."""
     return value if calibration_weight(value) is None else CALIBRATE
 
 
@@ -238,7 +238,7 @@ def _report_other_keys(table: dict[str, Any], known: str, place: KeyPlace) -> No
 
 
 def _number_hint(value: Any, place: KeyPlace) -> str:
-    """Return advice about a value that is no number, such as a list, a percentage or a quoted number; "" if there is none."""
+    """Return advice about a value that is not a number, such as a list, a percentage or a quoted number; "" if there is none."""
     if type(value) is list:
         return LIST_HINT if place.is_in_mechanism else ""
     if type(value) is dict and value.keys() == {"weight"} and place.is_in_mechanism:
@@ -263,7 +263,7 @@ def _quoted_number_hint(text: str, rule: Constraint | None) -> str:
 
 
 def _whole_number_hint(value: Any, place: KeyPlace) -> str:
-    """Return advice about a value that is no whole number; "" if there is none."""
+    """Return advice about a value that is not a whole number; "" if there is none."""
     if type(value) is float:
         # A count is at most 10^18, so that the digits of a much larger number are no advice.
         return f"write {int(value):_}" if value.is_integer() and abs(value) < 1e19 else ""

@@ -264,7 +264,7 @@ class Unchecked:
 def plain_table(value: Any) -> dict[str, Any]:
     """Return a dataclass as a table of plain data.
 
-    Fields that are None or at their default are left out. So are fields excluded from comparison, which are no keys of a file, such as
+    Fields that are None or at their default are left out. So are fields excluded from comparison, which are not keys of a file, such as
     `uncounted` of an entry.
     """
     result = {}

@@ -167,7 +167,7 @@ def read_document(tables: Mapping[str, Any], findings: Findings) -> dict[str, An
 
 
 def key_advice(key: str, known: Iterable[str]) -> Advice:
-    """Return advice about an unknown key of a pipeline file. misplaced.py is imported here, as most files need no advice."""
+    """Return advice about an unknown key of a pipeline file. misplaced.py is imported here, because most files need no advice."""
     from dpcli.file.pipeline.misplaced import advice
 
     return advice(key, known, frozenset(TOP))
@@ -176,7 +176,7 @@ def key_advice(key: str, known: Iterable[str]) -> Advice:
 def pipeline_of(values: Mapping[str, Any], tables: Mapping[str, Any]) -> Pipeline:
     """Return the pipeline of a document that has no findings outside of its sections. The sections are kept as plain tables."""
     sections = tuple((name, tables[name]) for name in SECTIONS if type(tables.get(name)) is dict)
-    # `queries` is no key of a file: consistency.py adds it, the index of the query for each mechanism that comes from one.
+    # `queries` is not a key of a file: consistency.py adds it, the index of the query for each mechanism that comes from one.
     stated = {key: values[key] for key in ("name", "budget", "gate", "disclosure", "queries") if key in values}
     return Pipeline(privacy=values["privacy"], mechanisms=values["mechanism"], sections=sections, **stated)
 

@@ -1,7 +1,7 @@
-"""Recognition of files that are no pipeline: policies, schedules, and files of other programs. Messages name the command that reads each.
+"""Recognition of files that are not pipelines: policies, schedules, and files of other programs. Messages name the command that reads each.
 
 `dpcli account` of a policy or of an Opacus checkpoint should not end in a syntax error: read.py asks here what a file is before it reports
-that the file is no pipeline. A *policy* has the caps of `dpcli gate`, and a *schedule* the planned runs of `dpcli budget plan`; both are
+that the file is not a pipeline. A *policy* has the caps of `dpcli gate`, and a *schedule* the planned runs of `dpcli budget plan`; both are
 TOML too. A file that may be a damaged pipeline must not be taken for something else: the search of a folder would then overlook it. All
 patterns here affect messages and this search, and no number.
 """

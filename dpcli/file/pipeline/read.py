@@ -31,7 +31,7 @@ from dpcli.file.toml.findings import Diagnostic, Findings, InvalidFile, Path, To
 from dpcli.file.toml.limits import escaped_path, read_bytes
 from dpcli.file.toml.shown import key_text
 
-UNSEARCHED = frozenset({".git"})  # names of folders that are not searched, as users do not write pipelines there
+UNSEARCHED = frozenset({".git"})  # names of folders that are not searched, because users do not write pipelines there
 
 
 class TomlDocument(NamedTuple):

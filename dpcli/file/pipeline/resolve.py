@@ -212,7 +212,7 @@ def _bound_spec(
     """Return the spec of an entry, in which the specs of the entries that it names replace their names (`Spec.bind`).
 
     `depth` is the number of groups around the entry, and `member_numbers` counts the members that were inserted so far (None if the entry
-    is no member). Raises InputError if there are more groups or members than the limits allow, or the entry is sampled although its type
+    is not a member). Raises InputError if there are more groups or members than the limits allow, or the entry is sampled although its type
     cannot be.
     """
     counter = itertools.count() if member_numbers is None else member_numbers  # the entry itself is number 0, and no member

@@ -2,7 +2,7 @@
 
 A *section* says how one command does its work. It does not change the price of the file: the [[mechanism]] tables do. The plugin of the
 command registers its dataclass (SECTIONS in base/registry.py). Whatever command reads a file, all of its sections are checked, but only the
-modules of these sections are imported. The tables [source] and [[query]] of `dpcli release` (RELEASED) are no sections: their queries
+modules of these sections are imported. The tables [source] and [[query]] of `dpcli release` (RELEASED) are not sections: their queries
 become mechanisms, which are priced.
 
 consistency.py collects the problems of sections while a file is read. A *problem* is a triple: the path of a key, the text after

@@ -207,7 +207,7 @@ def _table_of_series(name: str, entries: Sequence[Tables]) -> Tables | None:
         varying = dict(list(lists.items())[:1])
     for path, values in varying.items():
         table = with_value(table, path, values)
-    # The entries may also differ in something that is no number. Then the table does not expand to them.
+    # The entries may also differ in something that is not a number. Then the table does not expand to them.
     expanded = list(plain_entries({"mechanism": [table]})["mechanism"])
     return table if expanded == list(entries) else None
 

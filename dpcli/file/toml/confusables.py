@@ -15,7 +15,7 @@ from functools import cache
 from typing import Any
 
 # Last code point in the tables of `letters`, by which PostgreSQL compares names: without a rule it would miss that two names look alike.
-# Beyond it are CJK ideographs, for which there is no rule here, and characters that are no letters.
+# Beyond it are CJK ideographs, for which there is no rule here, and characters that are not letters.
 LAST_LETTER = 0x1FFFF
 _BLANK = frozenset("\u115f\u1160\u2800\U0001d159")  # Unicode calls them letters or symbols, but they are invisible
 _UNSEEN_CATEGORIES = ("Mn", "Me", "Cf", "Cc")  # accents, enclosing marks, and characters for formats and for control
@@ -76,7 +76,7 @@ def letters() -> dict[str, list[tuple[int, int]]]:
     """
     replacements = [(ord(" "), ord(skeleton("_")))]  # a space between words; outer spaces are removed
     removed: list[tuple[int, int]] = []
-    for code in (*range(0x21, 0xD800), *range(0xE000, LAST_LETTER + 1)):  # without surrogates, which are no characters
+    for code in (*range(0x21, 0xD800), *range(0xE000, LAST_LETTER + 1)):  # without surrogates, which are not characters
         folded = skeleton(chr(code)) if unicodedata.is_normalized("NFKD", chr(code)) else chr(code)  # others do not occur in NFKD
         if not folded and removed and removed[-1][1] == code - 1:  # the character after the last range extends it
             removed[-1] = (removed[-1][0], code)

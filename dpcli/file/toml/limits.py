@@ -64,7 +64,7 @@ def read_again(path: str) -> bytes:
 
 
 class _Unreadable(Exception):
-    """An input that is no readable file. The message says what it is instead; `name` is its name for messages."""
+    """An input that is not a readable file. The message says what it is instead; `name` is its name for messages."""
 
     def __init__(self, name: str, text: str) -> None:
         super().__init__(text)

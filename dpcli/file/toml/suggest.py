@@ -16,7 +16,7 @@ from dpcli.file.toml.shown import first_names, quoted
 MOST_CHOICES = 160
 # For words of three and two letters: the difflib ratio of two words that differ in one letter, 4/6 and 2/4, rounded down.
 SHORT_CUTOFFS = {3: 0.66, 2: 0.5}
-LONGEST_WORD = 64  # number of characters that are compared, as the time grows with the length
+LONGEST_WORD = 64  # number of characters that are compared; the time grows with the length
 
 # Words of other tools and of papers, with the words of pipeline files for the same thing.
 SYNONYMS: dict[str, tuple[str, ...]] = {

@@ -40,7 +40,7 @@ def lines_with_comments(tables: Mapping[str, Any], comments: Mapping[str, str], 
         yield f"{line:<{column}}  # {comment}" if comment else line
 
 
-# Types are compared exactly in this file, as bool is a subclass of int, and datetime one of date.
+# Types are compared exactly in this file, because bool is a subclass of int, and datetime one of date.
 def _lines(tables: Mapping[str, Any]) -> Iterator[str]:
     """Yield the lines of the document. In TOML, a key after the header of a table would belong to that table, so values come first."""
     plain = {key: value for key, value in tables.items() if type(value) is not dict and not _is_array(value)}

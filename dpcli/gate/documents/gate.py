@@ -92,7 +92,7 @@ def document(gated: Gated) -> Document:
         findings += _findings(file)
     findings += [_notice(gated, notice) for notice in gated.notices]
     # `findings` are for CI systems, `checks` for test reports such as junit, `records` for jsonl, `sheet` for csv, and `log` for lines
-    # beside the findings.
+    # next to the findings.
     return Document(
         headline(gated),
         data,

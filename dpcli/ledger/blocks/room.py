@@ -2,7 +2,7 @@
 
 A *block* is a part of the dataset, such as a day, with a cap of its own; a run is charged to every block of its *window* (family.py). A
 block may be *retired*, after which it accepts no run. A *pipeline* is the file of a run. What fits now may not fit when the run is charged,
-as others may be faster: the answer is advice, and the charge decides.
+because others may be faster: the answer is advice, and the charge decides.
 """
 
 from __future__ import annotations

@@ -4,7 +4,7 @@ A *ledger* is the account book of a dataset's privacy budget. The subcommands ar
 spending.py, governing.py and reading.py. Most of them open a ledger (`opened_ledger`), call a method of `Ledger` (dpcli/ledger/ledger.py)
 and print the answer as a *document* (dpcli/ledger/documents), which is turned into the format of the flag -f. A *receipt* is the answer to
 a granted request. A *window* is the list of *blocks* that a run reads, parts of the dataset with caps of their own. An *anchor* is the
-number and hash of an entry that somebody keeps elsewhere, to notice a restored backup. In the code of these commands `ledger` is the text
+number and hash of an entry that someone keeps elsewhere, to notice a restored backup. In the code of these commands `ledger` is the text
 of the argument LEDGER, and `book` the open `Ledger`.
 """
 
@@ -114,8 +114,8 @@ def answer(ledger: str, dataset: str | None, ask: Callable[[Ledger], Receipt], *
 def _without_window_flag(error: InputError) -> InputError:
     """Return an error that names the parameter for blocks of the command that runs, in place of --window.
 
-    Functions of the ledger say "--window: ..." in their messages, as the commands that charge a run have this option. `retire`, `import`
-    and `plan` take blocks in another way.
+    Functions of the ledger say "--window: ..." in their messages, because the commands that charge a run have this option. `retire`,
+    `import` and `plan` take blocks in another way.
     """
     from dpcli.file.pipeline.datasets import without_flag
 

@@ -1,7 +1,7 @@
 """The commands `dpcli budget spend`, reserve, start, commit and void, which charge a run and record its progress.
 
 They are for programs that do not use dpcli's Python interface: a script calls `spend` before it draws noise, or `reserve`, `start` and
-`commit` around a long run. The *key* of a run is its name. An *anchor* is an earlier entry that somebody keeps elsewhere, and a *receipt*
+`commit` around a long run. The *key* of a run is its name. An *anchor* is an earlier entry that someone keeps elsewhere, and a *receipt*
 the answer of the ledger to a granted request. The docstring of a command is its help. `ledger` is the text of the argument LEDGER, and
 `book` the open `Ledger`.
 """

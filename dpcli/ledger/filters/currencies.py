@@ -40,7 +40,7 @@ from dpcli.numerics.roots import minimise_scalar
 if TYPE_CHECKING:
     from dpcli.file.pipeline.model import Pipeline
 
-# The end of the search for a cap, far above every cap in use. It affects accuracy alone, as a cap that is too small errs on the safe side.
+# The end of the search for a cap, far above every cap in use. It affects only accuracy: a cap that is too small is still safe.
 HIGHEST_CAP = 1e9
 
 

@@ -3,7 +3,7 @@
 A filter has a currency, for example rho of zCDP. When a ledger is opened, the filter converts the cap (epsilon, delta) into caps in its
 currency. It also converts a run into a cost in the currency, and a sum of costs back into an epsilon. The terms of a ledger
 (dpcli/ledger/terms.py) ask it. This module has the interface and what the filters of currencies.py share. A ledger in *declared mode* has
-no filter, because all of its runs are fixed at the opening (declared_set.py). In code a filter is called `rule`, as `filter` is a
+no filter, because all of its runs are fixed at the opening (declared_set.py). In code a filter is called `rule`, because `filter` is a
 function of Python.
 
 A privacy-loss distribution may describe one run, because its parameters were fixed in advance. Distributions are not composed across runs

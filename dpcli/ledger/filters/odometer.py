@@ -13,8 +13,8 @@ The proof, for the currencies that bound Renyi divergences (rdp, zcdp, gdp):
 1. Fix D, D', the rule by which runs are chosen from outputs, and an order a = 1 + z > 1. The loss L of the outputs so far is the logarithm
    of their likelihood ratio P/P'. It is the sum of the losses of the runs, because each run draws noise of its own.
 2. Of one run with the answers h so far, let V(h) be the largest mean of (P/P')^z of its answers to come, on D and over all ways to ask on.
-   V(h) is at least 1, as one may ask nothing. At the beginning it is at most e^(z r), where r is the Renyi divergence of the run at the
-   order a. So W(h) = (P/P')(h)^z V(h) does not grow in the mean with an answer.
+   V(h) is at least 1, because one may ask nothing. At the beginning it is at most e^(z r), where r is the Renyi divergence of the run at
+   the order a. So W(h) = (P/P')(h)^z V(h) does not grow in the mean with an answer.
 3. Let M be the product of W(h) e^(-z r) over all runs that gave an answer. An answer changes the factor of its own run alone, whichever
    runs overlap, and a new run begins with a factor of at most 1. So M is a supermartingale that begins at 1, and e^(z (L - R)) <= M, where
    R is the sum of r. The R of the ledger is at least this one. It charges a run in full before its first answer, and voids only runs that
@@ -55,7 +55,7 @@ import math
 from dpcli.ledger.filters.filter import largest_within
 
 # The orders of the mixture, less 1, of equal weight. Soundness needs that they are constants, so that nothing that was seen can choose
-# them. Which orders they are affects accuracy alone. The best order of an epsilon of 0.01 at delta = 1e-10 is near 4,600, that of an
+# them. Which orders they are affects only accuracy. The best order of an epsilon of 0.01 at delta = 1e-10 is near 4,600, that of an
 # epsilon of 100 at 1e-6 near 1.5.
 ORDERS_ABOVE_ONE = tuple(2.0**k for k in range(-2, 13))
 # Factors for the rounding errors of the two functions below, so that their results stay upper bounds.

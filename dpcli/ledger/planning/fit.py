@@ -24,7 +24,7 @@ from dpcli.file.pipeline.section import contradictions
 from dpcli.ledger.amounts import read
 from dpcli.ledger.state import LedgerState
 
-# Limits of the search. They are arbitrary, and affect the proposals and the time alone, as each trial prices a pipeline.
+# Limits of the search. They are arbitrary, and affect only the proposals and the time, because each trial prices a pipeline.
 DIGITS = 4  # significant digits of a proposed value
 DOUBLINGS = 14  # the search for more noise doubles the current noise fewer times than this
 BISECTIONS = 12  # largest number of halvings of the last interval of this search

@@ -20,7 +20,7 @@ from dpcli.ledger.denial import cost_words
 from dpcli.ledger.requests import Charge
 from dpcli.ledger.state import LedgerState
 
-# Limits of the search. They are arbitrary, and affect the advice and the time alone.
+# Limits of the search. They are arbitrary, and affect only the advice and the time.
 LARGEST_CAP = 1e6  # largest epsilon that a message proposes as a cap
 DOUBLINGS = 40  # largest number of doublings of the cap in the search for a cap that suffices
 SEARCH_RATIO = 1.000001  # the search ends at this quotient of the two ends of its interval

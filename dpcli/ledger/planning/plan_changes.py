@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from dpcli.ledger.ledger import Ledger
 
 # The search for a longer time between two runs stops at this multiple of the current time. It is arbitrary, and affects which proposals are
-# found, and the time, as each trial is a rehearsal.
+# found, and the time, because each trial is a rehearsal.
 LARGEST_FACTOR = 60
 
 
@@ -111,7 +111,7 @@ def _cheaper_runs(ledger: Ledger, plan: BudgetPlan, position: int) -> Iterator[P
     denied_run = plan.priced[position]
     denied_window = () if plan.refused is None else plan.refused.window
     if plan.before.open_terms().mode == "declared" or plan.before.retired_block(denied_window) is not None:
-        return  # a changed file is no declared run, and no run fits on a retired block
+        return  # a changed file is not a declared run, and no run fits on a retired block
 
     def fits(pipeline: Pipeline) -> bool:
         with suppress(InputError, CannotCertify, NotRepresentable):

@@ -1,10 +1,10 @@
 """Quotes of a ledger, which state whether several runs together would still fit in its current state. Nothing is charged.
 
-A dry run (--dry-run --ledger) shows the quote for its run, and `dpcli gate` asks for all files of a call together, as they may be charged
-one after the other. Costs and caps are *amounts* by name in the currency of the ledger's *filter*, the theorem that adds up runs, such as
-{"rho": 0.1} (dpcli/ledger/amounts.py). A dataset may be cut into *blocks*, such as days, each with a cap of its own; a run is charged on
-the blocks of its *window*; `LedgerState.on_blocks` returns the state with the spending of the fullest of them. `label` is the printed name
-of an amount. Printed costs are rounded up, and what is left is rounded down.
+A dry run (--dry-run --ledger) shows the quote for its run, and `dpcli gate` asks for all files of a call together, because they may be
+charged one after the other. Costs and caps are *amounts* by name in the currency of the ledger's *filter*, the theorem that adds up runs,
+such as {"rho": 0.1} (dpcli/ledger/amounts.py). A dataset may be cut into *blocks*, such as days, each with a cap of its own; a run is
+charged on the blocks of its *window*; `LedgerState.on_blocks` returns the state with the spending of the fullest of them. `label` is the
+printed name of an amount. Printed costs are rounded up, and what is left is rounded down.
 """
 
 from __future__ import annotations

@@ -228,7 +228,7 @@ def trailing_of(text: str, kind: BlockKind) -> Trailing | None:
     return Trailing(int(count), unit)
 
 
-# The key of a field in a file, if it is not the name of the attribute: `from` cannot be an attribute, as it is a keyword of Python.
+# The key of a field in a file, if it is not the name of the attribute: `from` cannot be an attribute, because it is a keyword of Python.
 KEY_OF_FIELD = {"first": "from", "last": "to"}
 FIELD_OF_KEY = {key: name for name, key in KEY_OF_FIELD.items()}
 

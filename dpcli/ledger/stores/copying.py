@@ -15,7 +15,7 @@ at most one ledger, no matter when the process is killed. A move has these steps
 
 If the process dies before step 3, nothing has changed. Between steps 3 and 6 nobody can charge the dataset. After step 6 it can be charged
 only at the target. If the command is repeated, it completes the move. If the target already has entries of the dataset, they must be the
-beginning of the chain at the origin. A file that somebody moved or renamed by hand can be charged only if the copy in it was opened. The
+beginning of the chain at the origin. A file that someone moved or renamed by hand can be charged only if the copy in it was opened. The
 `departure` of a ledger's state says how far the move has come: its target (`to`), the closing entry (`closed_at`) and the name of the copy.
 """
 
@@ -40,7 +40,7 @@ from dpcli.ledger.stores.store import Store, Tail
 from dpcli.ledger.verify import NAMED_FAULTS, Verified, require_unchanged_definitions, verify
 
 # The longest time of the transaction in which a database appends all entries, a day. It is far longer than other transactions may take
-# (WORK_SECONDS in postgres_connection.py), because a chain may be long. It affects waiting alone.
+# (WORK_SECONDS in postgres_connection.py), because a chain may be long. It affects only waiting.
 COPY_SECONDS = 86_400.0
 Progress = Callable[[int, int], None]  # called with the number of entries that were copied, and the number of all entries
 

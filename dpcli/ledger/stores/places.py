@@ -3,9 +3,9 @@
 The commands and `dpcli.budget` call `open_ledger`. opening.py calls `init`, `dpcli budget upgrade` calls `upgrade`, and copying.py opens
 and creates stores. A *store* keeps the entries of one or more datasets in a file or a database (store.py). This module decides which store
 a text names, opens or creates it, and keeps passwords out of messages (`without_secrets`). A misspelt URL must not become the name of a new
-file, as a new ledger has its whole budget left: so a URL of another scheme, the parameters of a connection, and a text that may contain a
-password are refused. For the same reason a new dataset is refused if another dataset in the store has its *fingerprint*, a hash of the
-data.
+file, because a new ledger has its whole budget left: so a URL of another scheme, the parameters of a connection, and a text that may
+contain a password are refused. For the same reason a new dataset is refused if another dataset in the store has its *fingerprint*, a hash
+of the data.
 
 The *definitions* are the tables, triggers and SQL functions that guard the entries; every dataset records their hash and version. A dataset
 in a copy that is *not open* has not arrived yet, and still records the definitions of its origin (copying.py).
@@ -69,7 +69,7 @@ def path_of(url: str) -> str:
 
 
 def without_secrets(url: str) -> str:
-    """Return a path or sqlite:///path as it is, for messages. Of any other URL only the scheme remains, as the rest may have a password."""
+    """Return a path or sqlite:///path as it is, for messages. Of any other URL only the scheme remains: the rest may have a password."""
     scheme, separator, _ = url.partition("://")
     if not separator:
         return "the parameters of a connection" if CONNINFO.search(url) or CREDENTIALS.match(url) else url
@@ -224,7 +224,7 @@ def create_or_fill(url: str, fill: Callable[[Store], None], seconds: float = 60.
         return
     path = path_of(url)
     if os.path.lexists(path):
-        with closing(open_store(url)) as store:  # raises LedgerError, with the fault, if the file is no ledger
+        with closing(open_store(url)) as store:  # raises LedgerError, with the fault, if the file is not a ledger
             fill(store)
         return
     from dpcli.ledger.stores.sqlite import create

@@ -3,7 +3,7 @@
 A store keeps the entries of datasets as *rows*: number, text and SHA-256. Each text contains the hash of the row before it, so that the
 rows of a dataset are a hash *chain*, whose end is its *head* (dpcli/ledger/chain.py). stores/places.py opens, creates and upgrades a store;
 dpcli/ledger/entry_log.py reads and appends through the interface in store.py. The *definitions* are the tables, triggers and SQL functions
-in the .sql files of this folder. They have a version number, because a database keeps the ones that an earlier dpcli installed. Only the
+in the .sql files of this folder. They have a version number, because a database keeps those that an earlier dpcli installed. Only the
 SQL functions append, append_all and take write rows, and they check each row again, whatever client sends it.
 
 A writer reads without a lock, and then appends in one statement, which commits by itself. So a client that stops blocks nobody. The SQL
@@ -46,7 +46,7 @@ from dpcli.ledger.stores.store import NOT_READ_BACK, HeadMoved, StoredCheckpoint
 
 # The first version of the definitions in which the name of a run may begin with its login, as in "ada//week-7".
 LOGIN_IN_NAMES = 8
-# The times are arbitrary, and affect waiting alone: after an error nothing is written, or the message says that it is uncertain.
+# The times are arbitrary, and affect only waiting: after an error nothing is written, or the message says that it is uncertain.
 # The longest wait for a lock, in seconds. The SQL function append_all gives up after 25 s, because clients wait for 30.
 BUSY_SECONDS = 30.0
 LONGEST_CONNECT = 600  # seconds; a larger connect_timeout in a URL is reduced to this value
@@ -234,7 +234,7 @@ class PostgresStore:
         """Append rows in one statement, and return them as the database has them. Raises HeadMoved if the chain must be read again."""
         milliseconds = round(1000 * self._limits.lock)
         if self._version < VERSION:
-            self._read_version()  # somebody may have upgraded the database since, and taken away dpcli.hold
+            self._read_version()  # someone may have upgraded the database since, and taken away dpcli.hold
         if self._version < VERSION:
             self._append_under_lock(dataset, rows, milliseconds)
             return rows

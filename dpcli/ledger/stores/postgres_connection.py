@@ -5,7 +5,7 @@ tables of releases (release/engines/postgres_engine.py). A writer must learn whe
 twice, would be wrong. So errors of psycopg become a LedgerError. After a commit without an answer, or with a warning, its message says that
 the entry may be written or not; the same request, repeated under its key, is then charged once. The server's own timeouts do not help if
 the server is stopped or the network drops packets, so a timer shuts the socket. In a transaction, names are looked up in pg_catalog only,
-as another role may have made functions of the same names. `place` is the name of the database in messages.
+because another role may have made functions of the same names. `place` is the name of the database in messages.
 """
 
 from __future__ import annotations
@@ -68,7 +68,7 @@ REFUSALS = (
     (r"too many (clients|connections)|remaining connection slots", "the server accepts no more connections"),
     (r"starting up|shutting down|recovery mode", "the server is starting or stopping: try again"),
 )
-# Longest times in seconds. They are arbitrary, and affect waiting alone, as an error says what is certain about the entry.
+# Longest times in seconds. They are arbitrary, and affect only waiting, because an error says what is certain about the entry.
 CONNECT_SECONDS = 10  # for a connection, unless the URL states connect_timeout
 WORK_SECONDS = 60.0  # for a transaction, without its wait for a lock
 STATEMENT_SECONDS = 30.0  # for one statement, without its wait for a lock

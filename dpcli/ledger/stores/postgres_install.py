@@ -16,13 +16,13 @@ from dpcli.file.toml.confusables import letters
 from dpcli.ledger.chain import canonical
 from dpcli.ledger.grammar import rules
 
-# The version number of the definitions. It must grow when they change, as every dataset records it with their hash.
+# The version number of the definitions. It must grow when they change, because every dataset records it with their hash.
 VERSION = 8
 OLDEST_READ = 7  # oldest version of the definitions that dpcli reads, which dpcli 0.1.0 made
 OLDEST_SERVER = 130000  # oldest accepted server, PostgreSQL 13, in the notation of libpq
 # Each role includes the rights of the role before it.
 ROLES = ("dpcli_viewer", "dpcli_spender", "dpcli_admin")
-ATTEMPTS = 5  # number of attempts to create the schema while other logins create it too; arbitrary, as a failed one writes nothing
+ATTEMPTS = 5  # number of attempts to create the schema while other logins create it too; arbitrary: a failed one writes nothing
 REPLACED_FILES = ("postgres_moving.sql", "postgres_functions.sql")  # files whose definitions every upgrade replaces
 
 

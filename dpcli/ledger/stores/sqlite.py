@@ -42,13 +42,13 @@ from dpcli.ledger.stores.sqlite_file import (
 )
 from dpcli.ledger.stores.store import NOT_READ_BACK, StoredCheckpoint, error_after_write
 
-# The longest wait for the lock of another process, in seconds. It is arbitrary, as nothing is written before the lock is taken.
+# The longest wait for the lock of another process, in seconds. It is arbitrary, because nothing is written before the lock is taken.
 BUSY_SECONDS = 30.0
 SETTINGS = (
     "PRAGMA journal_mode = DELETE",
     "PRAGMA synchronous = EXTRA",
     "PRAGMA fullfsync = ON",  # on macOS, fsync alone does not empty the cache of the disk
-    "PRAGMA trusted_schema = OFF",  # definitions that somebody put into the file may call only functions marked innocuous
+    "PRAGMA trusted_schema = OFF",  # definitions that someone put into the file may call only functions marked innocuous
     "PRAGMA cell_size_check = ON",  # notices some damage of a page when it is read
 )
 # The datasets whose first entry is not entry 1. Such an entry may be the last entry of another dataset, moved to another name.
@@ -56,7 +56,7 @@ STRAY_ENTRIES = "SELECT dataset, min(seq), body FROM entry GROUP BY dataset HAVI
 NOT_TEXT = "Could not decode"  # start of the message of sqlite3 about text that is not UTF-8
 ROWS_AFTER = "SELECT seq, body, hash FROM entry WHERE dataset = ? AND seq > ? ORDER BY seq LIMIT ?"
 NO_LIMIT = -1  # a value for LIMIT that returns all rows
-MOST_FAULTS = 20  # number of faults after which a check of the file stops; arbitrary, as one fault is enough to refuse the file
+MOST_FAULTS = 20  # number of faults after which a check of the file stops; arbitrary: one fault is enough to refuse the file
 # INDEXED BY lets a query fail if the file lacks the index, where SQLite would read every row.
 ROWS_OF_KEY = f"SELECT seq, body, hash FROM entry INDEXED BY entry_by_key WHERE dataset = ? AND {KEY} = ? ORDER BY seq"
 ROWS_OF_PREFIX = (
@@ -134,7 +134,7 @@ class SqliteTail:
 
     def append(self, row: StoredRow) -> None:
         self._insert(row)
-        if self.after(row.seq - 1) != [row]:  # definitions that somebody changed may drop or alter a row
+        if self.after(row.seq - 1) != [row]:  # definitions that someone changed may drop or alter a row
             raise LedgerError(f'dataset "{self.dataset}": {NOT_READ_BACK}')
         self.new.append(row)
 

@@ -1,7 +1,7 @@
 """The file of a ledger: the checks before a path is opened as a ledger, and the definitions of its tables.
 
-sqlite.py reads and writes the entries of the ledger, which are the rows of the file. Each fault of a path has its own message, as a user
-who sees "no ledger here" may open a new one, with a new budget. The checks write nothing.
+sqlite.py reads and writes the entries of the ledger, which are the rows of the file. Each fault of a path has its own message, because a
+user who sees "no ledger here" may open a new one, with a new budget. The checks write nothing.
 
 The table `entry` contains the entries. A trigger keeps the number of the last entry in `head`, so that a reader notices if damage hides the
 last entries. The index `entry_by_key` finds the entries of a run by its *key*, the name of the run. The table `checkpoint` holds stored

@@ -190,7 +190,7 @@ class QueryParts:
     predict: Predict | None
 
     def record_lost(self) -> None:
-        """Record the counted queries whose outcome a crash lost as charged and answered, as some of them may have been answered."""
+        """Record the counted queries whose outcome a crash lost as charged and answered, because some of them may have been answered."""
         content, charged = self.file.content, self.queries.taken()
         require_count_of(self.file.path, len(content), self.queries)
         if len(content) < charged:

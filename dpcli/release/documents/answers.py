@@ -49,7 +49,7 @@ def _key_columns(names: Iterable[str]) -> dict[str, str]:
     column_names = {}
     for name in names:
         column = name
-        while column.lower() in taken:  # repeated, as a key may be named "key.value"
+        while column.lower() in taken:  # repeated, because a key may be named "key.value"
             column = f"key.{column}"
         taken.add(column.lower())
         column_names[name] = column

@@ -1,7 +1,7 @@
 """The description of a release for catalogues of datasets, in Croissant 1.0 of MLCommons, which is JSON-LD with words of schema.org.
 
 release_run.py writes it next to the answers and the statement, if [disclosure] in the pipeline file states all that Croissant requires of a
-dataset. It has the SHA-256 digests of the answers and of the statement. Everything in it is public, as the answers are noisy.
+dataset. It has the SHA-256 digests of the answers and of the statement. Everything in it is public, because the answers are noisy.
 """
 
 from __future__ import annotations

@@ -28,7 +28,7 @@ LARGEST = 2.0**50  # largest scale or sigma; with it, a draw exceeds 64 bits wit
 class NoiseLaw(Protocol):
     """A symmetric law on the integers whose probabilities decrease on both sides of 0. Two laws with the same type and scale are equal."""
 
-    def __hash__(self) -> int: ...  # needed, as laws are arguments of cached functions
+    def __hash__(self) -> int: ...  # needed, because laws are arguments of cached functions
 
     @property
     def spread(self) -> float:

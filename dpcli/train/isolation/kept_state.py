@@ -316,7 +316,7 @@ class OperandRecorder(TorchDispatchMode):
             if isinstance(operand, Tensor) and (func is LITERAL or address(operand) not in self.known):
                 self.known.add(address(operand))
                 line = own_line()  # the line of the user's code that is running; "" if there is none
-                if operand.numel() > 1 and (line or func is not LITERAL):  # a literal of a library is no data
+                if operand.numel() > 1 and (line or func is not LITERAL):  # a literal of a library is not data
                     self.operands.append((operand, f"a tensor read at {line}" if line else "a tensor of a library"))
         result = func(*args, **named)
         self.known.update(address(operand) for operand in tree_leaves(result) if isinstance(operand, Tensor))

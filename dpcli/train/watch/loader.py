@@ -300,7 +300,7 @@ class FixedSizeBatches(DrawnBatches):
         repetition = self.find_repetition(batch, -log_ways(self.records, len(batch)))
         if repetition:
             return repetition
-        if self.times.max() > 1:  # some record was drawn twice, so the batches are no pass
+        if self.times.max() > 1:  # some record was drawn twice, so the batches are not a pass
             return self.find_frequent()
         # The probability that one record is drawn at most once.
         at_most_once = (1.0 - self.rate) ** self.count + self.count * self.rate * (1.0 - self.rate) ** (self.count - 1)

@@ -228,5 +228,5 @@ def _log_chance(numbers: int, ratio: float) -> float:
 
 
 def _log_level(steps: int, position: int) -> float:
-    """Return the logarithm of the level of a test. The levels of all steps and tensors add up to ALARM, as sum_n 1 / (n (n + 1)) = 1."""
+    """Return the logarithm of the level of a test. The levels of all steps and tensors add up to ALARM, since sum_n 1 / (n (n + 1)) = 1."""
     return math.log(ALARM / (steps * (steps + 1) * (position + 1) * (position + 2)))
