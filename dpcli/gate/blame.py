@@ -25,7 +25,7 @@ from dpcli.gate.verdicts import Target
 if TYPE_CHECKING:
     from dpcli.analysis.solved_keys import Parameter
 
-# Chosen by hand. They limit the length of messages and, as each remedy needs several accounts, the time.
+# Chosen by hand. They limit the length of messages, and the time, because each remedy needs several accounts.
 MOST_NAMED = 3  # largest number of changes that a message names, and of mechanisms for which a remedy is computed
 LONGEST_LIST = 8  # largest number of items of a list that a message shows in full
 

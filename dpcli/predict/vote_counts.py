@@ -1,4 +1,4 @@
-"""Tables of votes: the number of votes for each label of each query, and the checks of a table that somebody provides.
+"""Tables of votes: the number of votes for each label of each query, and the checks of a table that someone provides.
 
 Teachers, which are models or prompts made from disjoint shards of private data, each vote for one label of each public query.
 pate/vote_files.py reads such tables from files; teachers.py and prompt_teachers.py make them. Votes are private: no message quotes a row or
@@ -61,7 +61,7 @@ def vote_counts(values: Any, teachers: int, classes: int, place: str) -> VoteCou
     Args:
         values: (n, classes) whole numbers >= 0. Each row adds up to `teachers`.
 
-    Raises InputError if the table is not of this form. The message quotes no row or value, as votes are private.
+    Raises InputError if the table is not of this form. The message quotes no row or value, because votes are private.
     """
     table = _table(values, place)
     _refuse_labels(table, teachers, classes, place)

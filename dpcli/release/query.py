@@ -278,7 +278,7 @@ class NoisyQuery(Query):
         if not self.by:
             return declared, f"for the declared {declared:,} rows"
         key_count = math.prod(len(key.domain) for key in self.aggregation(setting).keys if key.domain)
-        rows = max(1, declared // key_count)  # not 0 if there are more keys than rows, as errors are divided by it
+        rows = max(1, declared // key_count)  # not 0 if there are more keys than rows, because errors are divided by it
         return rows, f"for {rows:,} rows{in_key}, an even share of the declared {declared:,}"
 
     def may_be_negative(self, source: Source) -> bool:

@@ -199,8 +199,8 @@ def release(
     answers and charges nothing, whatever the table then holds. The columns that the queries use are copied once, after the charge.
 
     The caller guarantees three things, which dpcli cannot check. The table holds the data that the dataset of the ledger names, and all
-    rows of each unit. The types of its columns do not depend on the data of one unit: read a csv with stated types, as pandas infers them
-    from all values otherwise. And nothing else about the table is shown.
+    rows of each unit. The types of its columns do not depend on the data of one unit: read a csv with stated types, because pandas infers
+    them from all values otherwise. And nothing else about the table is shown.
 
     Args:
         table: A pandas or polars DataFrame, a pyarrow Table, a DuckDB relation, or a DataFrame of a Spark session in this process. The

@@ -32,7 +32,7 @@ from dpcli.file.toml.write import value_text
 from dpcli.sweep.sweep_settings import Sweep
 
 UNKNOWN_KEY = "DP002"  # the rule about unknown keys
-MOST_SETTINGS = 1000  # largest number of combinations of a grid, as the file of each is checked; affects speed alone
+MOST_SETTINGS = 1000  # largest number of combinations of a grid, because the file of each is checked; affects speed alone
 
 
 @dataclass(frozen=True, slots=True)

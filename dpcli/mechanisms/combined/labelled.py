@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from dpcli.numerics.contour.tilted import Tilted
 
 
-HALVINGS = 40  # steps of a bisection, whose every step gives an upper bound, so that more steps affect accuracy alone
+HALVINGS = 40  # steps of a bisection, whose every step gives an upper bound, so that more steps affect only accuracy
 WORK = 50.0 * HALVINGS  # units of work (numerics/work.py) of a bisection, each step of which asks two mechanisms for an epsilon
 # Largest exponent x of a mean of powers e^x that is computed as 1 plus the mean of e^x - 1. This form keeps the digits of a mean near 1.
 # With larger exponents, for which e^x could overflow, logarithms are added instead.
@@ -63,7 +63,7 @@ class Labelled(Mechanism):
             return max(self.often.approx_dp(delta), self.rare.approx_dp(delta))
         spend(WORK)
         log_delta = math.log(max(delta, 1e-320))
-        # Logarithms of deltas of `rare`: from delta, as `rare` is taken to cost no less than `often`, to delta / share, which is all of it.
+        # Logarithms of deltas of `rare`: from delta, because `rare` is taken to cost no less than `often`, to delta / share, all of it.
         low, high = log_delta, min(0.0, log_delta - self.log_rare)
         best = math.inf
         for _ in range(HALVINGS):

@@ -40,7 +40,7 @@ from dpcli.numerics.logspace import log_factorials
 from dpcli.numerics.orders import least_rho
 from dpcli.numerics.work import shared, spend  # a cache; spend counts work, which is limited
 
-# The largest number of shards. The sum of so many probabilities, as multiples of 2^-50, fits into 64 bits (predict/pmixed/projection.py).
+# The largest number of shards. The sum of this many probabilities, in multiples of 2^-50, fits into 64 bits (predict/pmixed/projection.py).
 MAX_SHARDS = 4096
 SHARDS = Constraint(
     f"a whole number from 1 to {MAX_SHARDS}", lambda x: 1 <= x <= MAX_SHARDS, (("minimum", 1), ("maximum", MAX_SHARDS))

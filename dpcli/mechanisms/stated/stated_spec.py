@@ -1,6 +1,6 @@
 """Base classes of the mechanism types that state a guarantee, such as an epsilon or a curve, instead of noise.
 
-A *statement* is a guarantee that somebody writes into a pipeline file. Nobody checks it. It is for one record or for the unit of privacy of
+A *statement* is a guarantee that someone writes into a pipeline file. Nobody checks it. It is for one record or for the unit of privacy of
 the file, such as a user with several records (`stated_for`). A `GivenSpec` may also state an adjacency of its own. `changes` counts how
 many changes of the stated kind make up one change of the file's kind. `resolve` prices them, by the group theorem (combined/group.py)
 unless a class has a sharper bound. If no number of changes suffices, the file is refused.

@@ -223,7 +223,7 @@ def cut_rows(rows: Shifted, counts: Array, level: float, log_mass: float) -> Cut
         return None
     w, s, log_common = (part.real for part in nodes.at(nodes.step, 0.0))
     big_masses, mass_differences, (log_bins, bins, above) = _big_parts(mu, q, centres, k, edge, left_out_masses)
-    density = np.zeros((len(mu), len(w)))  # filled below, as `densities` is a method of the result
+    density = np.zeros((len(mu), len(w)))  # filled below, because `densities` is a method of the result
     result = CutRows(
         rows=rows,
         counts=counts,

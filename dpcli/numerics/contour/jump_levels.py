@@ -3,7 +3,7 @@
 jump.py bounds delta from losses L = log dP/dQ that are divided into a small and a big part, for any division. Here the *level*, the loss
 between both parts, is chosen from estimates of where epsilon lies, and the losses are cut there (cut.py; many losses of one family together
 as *rows*, cut_rows.py). certified.py asks: `jump_to` bounds delta at a known epsilon, and `epsilon_by_jump` bounds epsilon at a given
-delta, by cuts at several levels. The estimates that choose a level are no bounds.
+delta, by cuts at several levels. The estimates that choose a level are not bounds.
 
 jump.py writes delta as a sum of three terms. The third, E_Q[(e^epsilon - e^S)+; some loss is big] with the sum S of the losses, is only
 bounded. It is negligible if nearly all big losses lie above epsilon, so the level must not be too low. A higher level leaves more of the

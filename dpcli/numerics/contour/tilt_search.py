@@ -74,7 +74,7 @@ def _tilt_by_parabolas(losses: Losses, log_delta: float) -> float | None:
             return None
         vertex_tilt, vertex_bound = vertex
         # The first three tilts are too far apart for their parabola to tell how good the best of them is. A bound that varies much between
-        # closer tilts is no parabola: beyond some tilt, outcomes that never happen dominate K.
+        # closer tilts is not a parabola: beyond some tilt, outcomes that never happen dominate K.
         if attempt and not max(bounds) <= MAX_VARIATION * min(bounds):
             return None
         if attempt and tilts[best] * (bounds[best] - vertex_bound) < TILT_TOLERANCE:

@@ -18,8 +18,8 @@ Why one coordinate suffices: the worst case is u_i = mu, v_i = -mu, on one coord
 4. If s < 0, E(F - s)+ is E(s - F)+ + 1 - g - s. The best S of the former is {g e^{v x - mu^2/2} > e^{u x - mu^2/2} - s}, which contains
    x + w too. So A(S) does not rise if u becomes u - w = -v.
 5. By backward induction, each step's vectors can therefore be replaced, whatever the other steps are: given all others, h(g) is
-   E(m F' - s)+ with m >= 0 and an F' for another g. This holds for k such passes that run concurrently too, as their densities are products
-   of such sums.
+   E(m F' - s)+ with m >= 0 and an F' for another g. This holds for k such passes that run concurrently too, because their densities are
+   products of such sums.
 
 With g = e^{2 a}, F = 2 e^{a - mu^2/2} V and V = sinh(mu x - a), for a normal x. So h(g) = (2/t) e^{a - mu^2/2} E(V_1 + ... + V_t)+.
 

@@ -43,7 +43,7 @@ WHOLE = 1e-12  # relative distance at which a ratio counts as a whole number, an
 LEAST_SIZE = 1e-12  # smallest loss that may be the unit of a lattice
 OUTSTANDING = 20.0  # a cell with more than this times the mass of its neighbours counts as an atom
 LEAST_ATOM, LEAST_ATOMS = 0.01, 0.5  # least mass of an atom that is considered, and of the one or two of them together
-# An atom is located by dividing its cell so often into so many parts; the digits of a float are used up well before.
+# An atom is located by dividing its cell this many times into this many parts; the digits of a float are used up well before.
 DIVISIONS, PARTS = 24, 32
 # Speed, at the cost of rougher estimates.
 FEW_LOSSES = 4  # largest number of different losses for which common atoms are searched

@@ -63,7 +63,7 @@ def account_document(cost: VoteAccount) -> Document:
     limits = (*window_note(plan), *_budget_limit(plan))
     notes = (*filed.notes, *limits, *_cost_notes(cost, given_votes), WHY_PRIVATE if given_votes else NO_VOTES)
     tables = (_given_votes_table(given_votes, plan), *filed.tables) if given_votes else filed.tables
-    # The records and the sheet of `dpcli account` are left out, as jsonl and csv then show `data` instead.
+    # The records and the sheet of `dpcli account` are left out, because jsonl and csv then show `data` instead.
     return replace(filed, data=data, tables=tables, notes=notes, details=limits, records=(), sheet=None)
 
 
@@ -107,7 +107,7 @@ def _cost_notes(cost: VoteAccount, given_votes: dict[str, VoteEpsilon]) -> Itera
             f"charged so far: {charged}; had {charged} been declared beforehand, the session would cost epsilon <= "
             f"{up(cost.as_planned.upper)} whatever the votes are; its cost remains the declared one"
         )
-    # This may happen, as fewer accountants compute an epsilon from votes.
+    # This may happen because fewer accountants compute an epsilon from votes.
     if any(not epsilon.epsilon <= account.upper for epsilon in given_votes.values()):
         yield (
             f"an epsilon given the votes exceeds the guarantee, which still holds: epsilon <= {up(account.upper)} whatever the "

@@ -339,7 +339,7 @@ def _transcript_lines(path: str, labels: int) -> Iterator[tuple[str, ReleasedAns
         try:
             entry = json.loads(line)
             query, number, label = entry["query"], entry["number"], entry["label"]
-            if type(query) is not str or type(number) is not int:  # JSON's true is no number
+            if type(query) is not str or type(number) is not int:  # JSON's true is not a number
                 raise TypeError
             if label is not None and not (type(label) is int and 0 <= label < labels):
                 raise ValueError

@@ -16,7 +16,7 @@ from dpcli.release.answers.noise_tails import FINE, OMITTED, blocks, require_res
 from dpcli.release.noise.laws import failure_of, smallest_whole
 from dpcli.release.noise.selection import SparseVectorLaws
 
-# e^x is a finite double up to this x. Larger logarithms of odds are reduced to it, as odds / (1 + odds) is rounded to 1 in both cases.
+# e^x is a finite double up to this x. Larger logarithms of odds are reduced to it, because odds / (1 + odds) is rounded to 1 in both cases.
 LARGEST_EXPONENT = 700.0
 ROUNDED_UP = 1.0 + 1e-14  # factor that exceeds the rounding errors of the few operations before it
 

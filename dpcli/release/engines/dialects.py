@@ -2,7 +2,7 @@
 
 sql_statement.py writes the statement of an aggregation (exact sums for each key) and scalars.py the expressions in it, both by the methods
 of `Dialect`. The SQL that a method returns has the same value in all three dialects: a release must not depend on the engine, and no value
-of a row may make the statement fail in one of them, as that would be an answer without noise.
+of a row may make the statement fail in one of them, because that would be an answer without noise.
 
 A *decimal* is a double, as [source.columns] calls it; an *exact* number is a decimal fraction of a database. The *digest* of a text is a
 hash with a secret in it, which draws the rows that count.

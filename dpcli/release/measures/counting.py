@@ -45,7 +45,7 @@ if TYPE_CHECKING:
 
 
 # Share of a count's cost for the noise on the total of all keys (`totals = true`); the noise on the keys uses the rest. It is chosen by
-# hand, and affects accuracy alone.
+# hand, and affects only accuracy.
 TOTAL_SHARE = 0.3
 
 
@@ -135,7 +135,7 @@ class CountQuery(OpenKeysQuery):
         0 for a count that was left out.
         """
         keys = list(counts)
-        while True:  # ends, as each further round has fewer keys
+        while True:  # ends, because each further round has fewer keys
             adjusted = make_consistent(total, [counts[key] for key in keys], total_variance, count_variance)
             if "non-negative" not in self.postprocess or all(value >= 0 for value in adjusted):
                 return dict(zip(keys, adjusted, strict=True))

@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from dpcli.release.aggregate import Aggregation, Totals
 
 
-MOST_CHOSEN = 10_000  # largest `top`; arbitrary, to bound the work, as each choice is priced
+MOST_CHOSEN = 10_000  # largest `top`; arbitrary; each choice is priced, so it bounds the work
 TOP = Constraint(
     f"a whole number from 1 to {MOST_CHOSEN}", lambda x: 1 <= x <= MOST_CHOSEN, (("minimum", 1), ("maximum", MOST_CHOSEN))
 )

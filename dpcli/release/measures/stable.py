@@ -2,7 +2,7 @@
 
 They use propose-test-release (Dwork & Lei 2009). The query proposes a bound on how much one *unit* (whom the release protects, with all of
 its rows) changes the answer. A noisy test decides whether many units would have to change before the bound failed on these data. If so, the
-answer gets noise of the proposed size; if the test fails, the answer is none. The test's delta bounds the probability of an answer that was
+answer gets noise of the proposed size; if the test fails, there is no answer. The test's delta bounds the probability of an answer that was
 not stable. Numbers are whole *steps*, the declared unit of rounding of a column.
 
 Each class is a kind of [[query]] table, and a field is a key of the table: its `Key` has the help text and the constraint on the value, and

@@ -38,7 +38,7 @@ from dpcli.train.engine.vectorised import Looped, Vectorised
 from dpcli.train.torch_internals import tree_leaves, tree_map
 
 SEED = 20221  # an arbitrary number
-SHIFT = 0.02  # standard deviation of the shifts of parameters: small beside usual initial weights, far above rounding
+SHIFT = 0.02  # standard deviation of the shifts of parameters: small compared with usual initial weights, far above rounding
 TRIED = 3  # number of examples of a batch that `check_losses` replaces in turn and processes alone; more take longer and find rarer faults
 LONGEST_REASON = 120  # characters of a reason against a method in a report; arbitrary
 EXAMPLES = 3  # number of synthetic examples on which methods are compared; more take longer and find rarer faults

@@ -327,7 +327,7 @@ def _require_declared_size(plan: TrainingPlan, problem: Learning) -> None:
 
 
 def _warn_of_size(plan: TrainingPlan, count: int) -> None:
-    """Log a warning if far fewer records exist than the file declares. Under add-remove their number is private: nothing is said.
+    """Log a warning if far fewer records exist than the file declares. Under add-remove their number is private: there is no warning.
 
     The declared size determines the rates and the divisor of each sum, so epsilon holds, but batches are smaller than planned.
     """

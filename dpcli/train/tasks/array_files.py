@@ -302,7 +302,7 @@ def _checked_records(source: RecordSource, train: Classification, classes: int, 
 def inputs_of(values: Any, shift: float, place: str) -> Array:
     """Return inputs of shape (n, ...) as float32, after the declared shift is subtracted.
 
-    Raises InputError if the values are no array of this shape, or a number is not finite.
+    Raises InputError if the values are not an array of this shape, or a number is not finite.
     """
     numbers = _numbers(values, "inputs", place)
     if numbers.ndim < 2 or 0 in numbers.shape[1:]:
