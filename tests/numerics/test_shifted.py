@@ -71,7 +71,7 @@ def test_a_composition_of_many_is_the_same_without_tables(monkeypatch: pytest.Mo
     """Both intervals hold, so they meet; and they are as narrow."""
     steps = tuple((SampledGaussian(1.0 / (1.0 + 0.05 * i), 1e-3 * (1 + i % 7)), 20 + i) for i in range(40))
     tables = ExactProfile(steps).epsilon(1e-6)
-    monkeypatch.setattr(integral, "MANY", 10**9)
+    monkeypatch.setattr(integral, "MANY_LOSSES", 10**9)
     alone = ExactProfile((*steps[::-1],)).epsilon(1e-6)
     assert tables.lower is not None and alone.lower is not None
     assert max(tables.lower, alone.lower) <= min(tables.upper, alone.upper)

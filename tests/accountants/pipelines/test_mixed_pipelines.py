@@ -65,11 +65,11 @@ def test_nodes_that_are_left_out_too_soon_widen_the_interval(light: float, monke
         log_delta = math.log(KEPT[number]["delta"])
         for losses in directions(join_equal_steps(steps)):
             t = tilt_for(losses, log_delta)
-            monkeypatch.setattr(integral, "SHORT", math.inf)
+            monkeypatch.setattr(integral, "FEW_MULTIPLES", math.inf)
             monkeypatch.setattr(sieve, "SIEVED", math.inf)
             every = build(losses, log_delta, t)
             monkeypatch.undo()
-            monkeypatch.setattr(integral, "SHORT", 0)
+            monkeypatch.setattr(integral, "FEW_MULTIPLES", 0)
             for module in (integral, sieve):
                 monkeypatch.setattr(module, "LIGHT", light)
             fewer = build(losses, log_delta, t)

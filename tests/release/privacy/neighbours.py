@@ -59,9 +59,11 @@ class Seen:
         self.steps.append(("sparse-vector", tuple(counts), laws))
         return [False] * len(counts)
 
-    def clustered(self, numbers: CountedNumbers, width: int, *others: Any) -> float | None:
-        self.steps.append(("numbers", (numbers, width), others[-1]))
-        return released_mean(numbers, width, *others)
+    def clustered(
+        self, numbers: CountedNumbers, width: int, test: StabilityTest, sigma: float, draw: Any, gaussian: Any, count: int | None
+    ) -> float | None:
+        self.steps.append(("numbers", (numbers, width), count))
+        return released_mean(numbers, width, test, sigma, draw, gaussian, count)
 
     def released(self, test: StabilityTest, found: StableAnswer[Any], draw: Any) -> Any:
         self.steps.append(("test", found, (test.epsilon, test.delta)))
