@@ -92,9 +92,9 @@ def printed(*arguments: str) -> list[Document]:
     kept: list[Document] = []
     pieces = document_files.pieces_of
 
-    def keeping(document: Document, *others: Any) -> Any:
+    def keeping(document: Document, name: str, settings: Any) -> Any:
         kept.append(document)
-        return pieces(document, *others)
+        return pieces(document, name, settings)
 
     with mock.patch.object(document_files, "pieces_of", keeping):
         dpcli(*arguments)
