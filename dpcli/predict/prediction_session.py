@@ -151,8 +151,7 @@ def begin_session(
     session = replace(session, window=plan.pipeline.privacy.window or (), rows=rows)
     if released is not None and not session.counted and os.path.lexists(released):
         raise InputError(f"{released}: was released before this session began, under another charge: use a new folder")
-    log_line = reason(command, plan.path, plan.pipeline)  # such as "dpcli prompt week.toml (clicks-week)"
-    session = charge(session, plan.pipeline, ledger, log_line)
+    session = charge(session, plan.pipeline, ledger, reason(command, plan.path, plan.pipeline))
     counters = [limit.open(session, ledger, place, moved) for limit in limits]
     return mark_counted(session), counters  # written to the folder: from now on, a missing count is an error
 
