@@ -3,6 +3,10 @@
 from __future__ import annotations
 
 import ctypes
+import os
+import platform
+import subprocess
+import sys
 from contextlib import suppress
 from typing import Any
 
@@ -327,19 +331,20 @@ def test_trained_parameters_are_those_that_torch_names() -> None:
 
 
 def test_a_rehearsal_gives_back_what_it_took(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The process no longer holds the copies that the rehearsal tried."""
+    """The process no longer holds the copies that the rehearsal tried, and what later steps free is kept."""
     given: list[bool] = []
     monkeypatch.setattr(per_example, "return_memory", lambda: given.append(engine.choice is not None))
+    monkeypatch.setattr(per_example, "keep_memory", lambda: given.append(len(given) == 1))
 
     def loss(model: nn.Module, batch: Any) -> Any:
         return functional.cross_entropy(model(batch[0]), batch[1], reduction="none")
 
     engine = ClippedGradients(nn.Linear(3, 2), loss, Flat(1.0))
     engine.rehearse(draws_like((torch.zeros(4, 3), torch.tensor([0, 1, 0, 1]))))
-    assert given == [True]
+    assert given == [True, True]
 
 
-def test_another_c_library_keeps_it(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_another_c_library_has_neither_setting(monkeypatch: pytest.MonkeyPatch) -> None:
     per_example.return_memory()
 
     def none(name: object) -> object:
@@ -348,3 +353,34 @@ def test_another_c_library_keeps_it(monkeypatch: pytest.MonkeyPatch) -> None:
     for library in (none, lambda name: object()):
         monkeypatch.setattr(ctypes, "CDLL", library)
         per_example.return_memory()
+        per_example.keep_memory()
+
+
+FAULTS = """
+import resource, sys, torch
+from dpcli.train.engine import per_example
+
+def page_faults():
+    before = resource.getrusage(resource.RUSAGE_SELF).ru_minflt
+    for _ in range(20):
+        pieces = [torch.ones(2**16) for _ in range(64)]
+        del pieces
+    return resource.getrusage(resource.RUSAGE_SELF).ru_minflt - before
+
+before = page_faults()
+per_example.keep_memory()
+page_faults()  # the memory is received once more, and then kept
+print(before, page_faults())
+"""
+
+
+@pytest.mark.skipif(platform.libc_ver()[0] != "glibc", reason="only glibc has the setting")
+@pytest.mark.parametrize("name", [None, *per_example.MEMORY_SETTINGS])
+def test_freed_memory_is_kept_for_the_next_step(name: str | None) -> None:
+    """Unless the environment sets this already."""
+    environment = {own: value for own, value in os.environ.items() if own not in per_example.MEMORY_SETTINGS}
+    if name is not None:
+        environment[name] = "glibc.malloc.trim_threshold=131072" if name == "GLIBC_TUNABLES" else "131072"
+    done = subprocess.run([sys.executable, "-c", FAULTS], env=environment, capture_output=True, text=True, check=True)
+    before, after = (int(number) for number in done.stdout.split())
+    assert (10 * after < before) == (name is None), (before, after)
