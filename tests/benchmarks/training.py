@@ -6,7 +6,8 @@ Each way of training a case has a process of its own, on one thread. They take t
 SGD, and what is reported is the median of the ratios with their quartiles. Ours are steps after the first 32 of a run: in each of those one
 example is taken alone, which costs up to a quarter more, and later in one of eight. Ours keep what a step frees for the next, as in all
 training with dpcli; the others' processes leave this to the C library, and with --keep-memory all keep it. Memory is what the process's
-second step reaches at most, above what the first one left: model, data and gradients. An epoch is 10,000 records, with everybody's own sampling and loading.
+second step reaches at most, above what the first one left: model, data and gradients. An epoch is 10,000 records, with everybody's own
+sampling and loading.
 
 Aims, not all of them met: a step takes at most 1.3 times SGD's (1.5 times for a recurrent layer), 150 microseconds and the noise, which is
 also timed alone; it is not slower than Opacus' faster mode; its memory is at most 1.3 times SGD's. The last line of a case compares. An
