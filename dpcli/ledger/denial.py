@@ -120,7 +120,7 @@ def delta_advice(state: LedgerState, cost: Cost, path: str | None) -> list[str]:
     left = state.left()["delta"]
     if not left:
         return ["delta is used up, and a ledger's delta can never be changed: only runs at delta = 0 still fit"]
-    return [f"delta is used up: set a smaller privacy.delta in {path or 'the file'}; {down(left)} is left"]
+    return [f"delta does not fit: {down(left)} of it is left; set a smaller privacy.delta in {path or 'the file'}"]
 
 
 def _lacking_amount(state: LedgerState, wanted: amounts.Amounts) -> str:
