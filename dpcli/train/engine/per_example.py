@@ -37,7 +37,7 @@ from dpcli.train.torch_internals import BatchNorm, InstanceNorm
 # checks find a rare fault later (`ClippedGradients.checked_sums` gives the probability).
 ALWAYS_CHECKED, CHECKED_EVERY = 32, 8
 
-# Speed: sizes in bytes, for `keep_memory`. A larger allocation is always returned when it is freed; 32 MB is the most that glibc accepts.
+# Speed: sizes in bytes, for `keep_memory`. A larger allocation is always returned when it is freed; 32 MB is the most that each glibc accepts.
 KEPT_MEMORY, LARGE_ALLOCATION = 2**28, 2**25
 # Numbers of the two settings in glibc's malloc.h, and variables of the environment that set them.
 M_TRIM_THRESHOLD, M_MMAP_THRESHOLD = -1, -3
@@ -163,7 +163,7 @@ def keep_memory() -> None:
     """Keep what a step frees, up to `KEPT_MEMORY`, for the next step. Only glibc can do so.
 
     A step allocates more at once than a step without privacy. By default glibc returns this memory to the operating system after each step,
-    and receiving it again takes up to a fifth of the time of a step. The setting holds for the whole process. It is left alone if the
+    and receiving it again takes up to a quarter of the time of a step. The setting holds for the whole process. It is left alone if the
     environment already sets it.
     """
     if any(name in os.environ for name in MEMORY_SETTINGS):
