@@ -37,7 +37,8 @@ from dpcli.train.torch_internals import BatchNorm, InstanceNorm
 # checks find a rare fault later (`ClippedGradients.checked_sums` gives the probability).
 ALWAYS_CHECKED, CHECKED_EVERY = 32, 8
 
-# Speed: sizes in bytes, for `keep_memory`. A larger allocation is always returned when it is freed; 32 MB is the most that each glibc accepts.
+# Speed: sizes in bytes, for `keep_memory`. An allocation above LARGE_ALLOCATION is always returned when it is freed. Some
+# versions of glibc accept no more than 32 MB for it.
 KEPT_MEMORY, LARGE_ALLOCATION = 2**28, 2**25
 # Numbers of the two settings in glibc's malloc.h, and variables of the environment that set them.
 M_TRIM_THRESHOLD, M_MMAP_THRESHOLD = -1, -3
