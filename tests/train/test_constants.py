@@ -11,6 +11,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
+from dpcli.base.errors import InputError
 from dpcli.train.isolation.kept_state import constant_tensors
 
 WEIGHTS, BANK, SHIFT = torch.rand(3), torch.randn(40, 5), np.ones((5,), np.float32)
@@ -89,3 +90,53 @@ def test_a_captured_tensor_is_named(what: str) -> None:
 @pytest.mark.parametrize("loss", [plain, own])
 def test_what_a_program_makes_itself_is_none(loss: Callable[..., Tensor]) -> None:
     assert constant_tensors(Net(), loss, batch()) == ()
+
+
+RECORDS = torch.randn(9, 5)
+ARRAY = np.random.default_rng().normal(size=(9, 5))  # float64, of which the records are a copy in float32
+
+
+class Holding(Net):
+    def __init__(self, *, is_buffer: bool) -> None:
+        super().__init__()
+        if is_buffer:
+            self.register_buffer("bank", RECORDS)
+        else:
+            self.bank = nn.Parameter(RECORDS.clone())
+
+
+def smoothed(bank: Callable[[], Any]) -> Callable[..., Tensor]:
+    return lambda model, batch: plain(model, batch) + torch.cdist(batch[0], torch.as_tensor(bank()).float()).amin(1)
+
+
+def by_default(model: nn.Module, batch: Any, bank: Tensor = RECORDS[2:, :5]) -> Tensor:
+    return plain(model, batch) + torch.cdist(batch[0], bank).amin(1)
+
+
+READS_RECORDS: dict[str, tuple[Callable[[], nn.Module], Callable[..., Tensor], Callable[[], Any]]] = {
+    "the tensor": (Net, smoothed(lambda: RECORDS), lambda: RECORDS),
+    "a view": (Net, smoothed(lambda: RECORDS[3:]), lambda: RECORDS),
+    "a default": (Net, by_default, lambda: RECORDS),
+    "a copy": (Net, smoothed(lambda kept=RECORDS.clone(): kept), lambda: RECORDS),  # type: ignore[misc]
+    "an array": (Net, smoothed(lambda: ARRAY), lambda: torch.as_tensor(ARRAY).float()),
+    "the memory of an array": (Net, smoothed(lambda: ARRAY[1:]), lambda: torch.as_tensor(ARRAY)),
+    "a buffer": (lambda: Holding(is_buffer=True), plain, lambda: RECORDS),
+    "a parameter": (lambda: Holding(is_buffer=False), plain, lambda: RECORDS),
+}
+
+
+@pytest.mark.parametrize("what", READS_RECORDS)
+def test_private_records_outside_of_the_batch_are_refused(what: str) -> None:
+    model, loss, records = READS_RECORDS[what]
+    with pytest.raises(InputError, match="data: expected records that the program reads from its batch alone, found them in"):
+        constant_tensors(model(), loss, batch(), (records(), torch.arange(9) % 3))
+
+
+@pytest.mark.parametrize("what", NAMED)
+def test_other_tensors_are_no_records(what: str) -> None:
+    """Also of the same shape, and whole numbers that are equal by chance."""
+    loss, said = NAMED[what]
+    ids = torch.arange(3)
+    records = (torch.randn(40, 5), torch.randn(5), ids.clone())
+    found = constant_tensors(Net(), lambda model, batch: loss(model, batch) + 0 * ids.sum(), batch(), records)
+    assert len(found) == 2 and any(said in name for name in found)

@@ -20,6 +20,7 @@ from typing import Any
 import torch
 from torch import nn
 from torch.nn.parameter import is_lazy
+from torch.nn.utils.prune import BasePruningMethod
 
 from dpcli.base.errors import InputError
 from dpcli.train.engine.batches import Batch, form, make_contiguous, size
@@ -92,6 +93,12 @@ REFUSALS = [
         "use torch.nn.utils.parametrizations.weight_norm",
     ),
     Refusal(
+        nn.Module,
+        lambda module: any(isinstance(hook, BasePruningMethod) for hook in module._forward_pre_hooks.values()),
+        "whose weight torch.nn.utils.prune computes outside of the model's parameters",
+        "use torch.nn.utils.parametrize, with the mask as a buffer",
+    ),
+    Refusal(
         (nn.Embedding, nn.EmbeddingBag),
         lambda module: module.max_norm is not None,
         "whose max_norm rewrites the rows that were looked up",
@@ -161,11 +168,11 @@ def return_memory() -> None:
 
 
 def keep_memory() -> None:
-    """Keep what a step frees, up to `KEPT_MEMORY`, for the next step. Only glibc can do so.
+    """Keep what a step frees for the next step, up to `KEPT_MEMORY` in each thread. Only glibc can do so.
 
-    A step allocates more at once than a step without privacy. By default glibc returns this memory to the operating system after each step,
-    and receiving it again takes up to a quarter of the time of a step. The setting holds for the whole process. It is left alone if the
-    environment already sets it.
+    A step allocates more at once than a step without privacy. By default glibc may return this memory to the operating system after each
+    step, and receiving it again takes up to a quarter of the time of a step. The setting holds for the whole process, also after training,
+    and is left alone if the environment already sets it. `return_memory` returns what is kept.
     """
     if any(name in os.environ for name in MEMORY_SETTINGS):
         return

@@ -280,21 +280,41 @@ def equal(a: object, b: object) -> bool:
     return type(a) is type(b) and bool(a == b)
 
 
-def constant_tensors(model: nn.Module, loss: Loss, batch: Batch) -> tuple[str, ...]:
+def constant_tensors(model: nn.Module, loss: Loss, batch: Batch, records: Batch = ()) -> tuple[str, ...]:
     """Return the names of the constant tensors that a program reads. They may depend on data.
 
-    Constants are tensors other than parameters, buffers and records. Tensors with one number are left out.
+    Constants are tensors other than parameters, buffers and the tensors of the batch. Tensors with one number are left out.
+
+    Args:
+        records: Private records, which the program must read from its batch alone.
+
+    Raises InputError if a constant, a parameter or a buffer is a tensor of the private records.
     """
     recorder = OperandRecorder((*model.parameters(), *model.buffers(), *tree_leaves(batch)))
     with torch.enable_grad(), no_validation_by_default(), recorder:  # a loss may compute gradients itself
         loss(model, batch)
     reached = reachable_state(model, loss, copies=False).values
     names = {value.tensor_id: name for name, value in reached.items() if isinstance(value, TensorIdentity)}
-    descriptions = set[str]()
-    for tensor, description in recorder.operands:
-        lengths = ", ".join(map(str, tensor.shape))
-        descriptions.add(f"{names.get(id(tensor), description)} of shape ({lengths})")
-    return tuple(sorted(descriptions))
+    constants = [(names.get(id(tensor), description), tensor) for tensor, description in recorder.operands]
+    own = [(f"model: {name}", value) for name, value in (*model.named_parameters(), *model.named_buffers())]
+    for name, value in (*own, *constants):
+        if holds_records(value, records):
+            raise InputError(
+                f"data: expected records that the program reads from its batch alone, found them in {name}, too: whatever is computed from "
+                "all records, such as their mean, is released without noise; compute it from public data"
+            )
+    return tuple(sorted({f"{name} of shape ({', '.join(map(str, value.shape))})" for name, value in constants}))
+
+
+def holds_records(value: Tensor, records: Batch) -> bool:
+    """Return whether a tensor shares memory with the private records, or has the same numbers of floating point in the same order."""
+    for record in tree_leaves(records):
+        start = address(record)
+        if start <= address(value) < start + record.untyped_storage().nbytes():
+            return True
+        if value.is_floating_point() and value.shape == record.shape and equal(value.detach().to(record), record):
+            return True
+    return False
 
 
 class OperandRecorder(TorchDispatchMode):

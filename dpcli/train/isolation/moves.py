@@ -205,10 +205,11 @@ def softmax_backward(call: Call) -> Layouts:
 
 
 def pad(call: Call) -> Layouts:
-    """Return the layout after padding of the last dimensions. Padding along the records is a merge."""
+    """Return the layout after padding or cropping. Along the records, by any amount but 0, it is a merge."""
     tensor, layout = call.first_record_argument()
-    first_padded = tensor.dim() - len(call["pad"]) // 2  # "pad" has two numbers for each padded dimension
-    return call.merged_layout("along the records") if layout.dim >= first_padded else layout
+    before = 2 * (tensor.dim() - 1 - layout.dim)  # "pad" has two numbers for each dimension, from the last one on
+    is_padded = any(is_symbolic(amount) or amount for amount in call["pad"][before : before + 2])
+    return call.merged_layout("along the records") if is_padded else layout
 
 
 def repeat(call: Call) -> Layouts:

@@ -95,7 +95,7 @@ class Train(ABC):
         ),
         Premise(
             "All values that the program reads besides parameters, buffers and records come from public data.",
-            "the author of the model; train names these values in the statement",
+            "the author of the model; train refuses the private records themselves, and names the other values in the statement",
             "tests/train/test_constants.py::test_a_captured_tensor_is_named",
         ),
         Premise(

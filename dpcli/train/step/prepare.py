@@ -124,15 +124,16 @@ class Prepared:
             Seconds that the clipped sum of a micro-batch takes, divided by the number of its records.
 
         Raises:
-            InputError: The program combines records, changes a buffer or other state, or does not run on synthetic records; or AdamBC is
-                used with correlated noise.
+            InputError: The program combines records, reads them outside of its batch, changes a buffer or other state, or does not run on
+                synthetic records; or AdamBC is used with correlated noise.
         """
         for stage in self.plan.first_stages:
             next(self.batches(stage))  # not used: a sampler that cannot draw raises its error now; so does AdamBC in the next line
             set_noise_variance(self.trainer.optimizer, self.noise(stage), 1.0 / stage.expected_batch)
         self.trainer.gradients.rehearse(self.drawn_records)
         if self.plan.train.own_code or FUNCTION.holds(self.plan.train.model):  # the user's own model, as module:function
-            self.constants[:] = constant_tensors(self.problem.model, self.problem.loss, self.synthetic_records(2))
+            synthetic, records = self.synthetic_records(2), self.trainer.records
+            self.constants[:] = constant_tensors(self.problem.model, self.problem.loss, synthetic, records)
         batch = self.synthetic_batch()
         self.trainer.gradients.checked_sums(batch, row=0)  # raises the errors that a step would raise
         self.trainer.gradients.fix_description()  # the description of the method, before private records could change it

@@ -151,6 +151,32 @@ def series() -> tuple[Tensor, Tensor]:
     return torch.randn(RECORDS, 2, 9), labels()
 
 
+class LongConvolution(nn.Module):
+    """A convolution as long as the series, by Fourier transforms of twice its length, as in state-space layers."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.kernel, self.fc = nn.Parameter(torch.randn(2, 9) * 0.1), nn.Linear(2, 4)
+
+    def forward(self, x: Tensor) -> Tensor:
+        length = x.shape[2]
+        spectrum = torch.fft.rfft(x, n=2 * length) * torch.fft.rfft(self.kernel, n=2 * length)
+        return self.fc(torch.fft.irfft(spectrum, n=2 * length)[:, :, :length].relu().mean(2))
+
+
+def padded(model: nn.Module, batch: Any) -> Tensor:
+    """Padding and cropping whose amounts for the records are 0."""
+    inputs, targets = batch
+    inputs = F.pad(F.pad(inputs, (0, 0, 0, 1, 0, 0)), (0, 0, 0, -1, 0, 0))
+    return classify(model, (inputs, targets))
+
+
+def pruned() -> nn.Module:
+    model = line(6, 4)
+    nn.utils.prune.l1_unstructured(next(m for m in model.modules() if isinstance(m, nn.Linear)), "weight", amount=0.5)
+    return model
+
+
 class CRF(nn.Module):
     """A tagger with transitions between tags, and its partition function by the forward algorithm."""
 
@@ -898,6 +924,9 @@ VARIANTS: dict[str, Program] = {
     "temporal convolutions, the older weight norm": P(
         lambda: TemporalBlock(True), series, classify, r"use torch\.nn\.utils\.parametrizations\.weight_norm"
     ),
+    "long convolution by Fourier transforms": P(LongConvolution, series, classify),
+    "padding of places, not of records": P(lambda: TemporalBlock(False), series, padded),
+    "pruned": P(pruned, table, classify, r"use torch\.nn\.utils\.parametrize, with the mask as a buffer"),
     "conditional random field": P(CRF, tagged, tag_paths),
     "translator that teaches itself by chance": P(lambda: Decoder(rarely), pairs_of_texts, translate),
     "attention with masks": P(MaskedAttention, lengthened, by_length),

@@ -109,6 +109,22 @@ def test_the_ledger_is_charged_before_the_first_noise(begin: Begin, monkeypatch:
     assert len(seen) == STEPS
 
 
+def test_a_loss_that_also_reads_all_records_is_refused(begin: Begin) -> None:
+    """Standardised by the mean of the private records, which no noise covers: nothing is charged."""
+    inputs, labels = records()
+
+    def standardised(model: nn.Module, batch: Any) -> torch.Tensor:
+        return loss_of(model, (batch[0] - inputs.mean(0), batch[1]))
+
+    url = ledger()
+    with pytest.raises(
+        InputError, match="records that the program reads from its batch alone, found them in loss.function.inputs, too"
+    ):
+        begin(data=(inputs, labels), loss=standardised, ledger=url)
+    with open_ledger(url) as books:
+        assert not books.state().runs
+
+
 def ledger_of_little() -> str:
     terms = LedgerTerms("example", "add-remove", 0.3, 1e-5, filter="rdp", parameters={"order": 60.0})
     with init("poor.db", "own", terms):
