@@ -93,6 +93,7 @@ def test_what_a_program_makes_itself_is_none(loss: Callable[..., Tensor]) -> Non
 
 
 RECORDS = torch.randn(9, 5)
+COPY = RECORDS.clone()
 ARRAY = np.random.default_rng().normal(size=(9, 5))  # float64, of which the records are a copy in float32
 
 
@@ -117,7 +118,7 @@ READS_RECORDS: dict[str, tuple[Callable[[], nn.Module], Callable[..., Tensor], C
     "the tensor": (Net, smoothed(lambda: RECORDS), lambda: RECORDS),
     "a view": (Net, smoothed(lambda: RECORDS[3:]), lambda: RECORDS),
     "a default": (Net, by_default, lambda: RECORDS),
-    "a copy": (Net, smoothed(lambda kept=RECORDS.clone(): kept), lambda: RECORDS),  # type: ignore[misc]
+    "a copy": (Net, smoothed(lambda: COPY), lambda: RECORDS),
     "an array": (Net, smoothed(lambda: ARRAY), lambda: torch.as_tensor(ARRAY).float()),
     "the memory of an array": (Net, smoothed(lambda: ARRAY[1:]), lambda: torch.as_tensor(ARRAY)),
     "a buffer": (lambda: Holding(is_buffer=True), plain, lambda: RECORDS),
@@ -129,7 +130,22 @@ READS_RECORDS: dict[str, tuple[Callable[[], nn.Module], Callable[..., Tensor], C
 def test_private_records_outside_of_the_batch_are_refused(what: str) -> None:
     model, loss, records = READS_RECORDS[what]
     with pytest.raises(InputError, match="data: expected records that the program reads from its batch alone, found them in"):
-        constant_tensors(model(), loss, batch(), (records(), torch.arange(9) % 3))
+        constant_tensors(model(), loss, batch(), (torch.ones(9, 5), records(), torch.arange(9) % 3))
+
+
+PRIVATE, PUBLIC = torch.randn(20, 5).split([9, 11])  # rows of one table
+ONES = torch.ones(9)
+ALIKE: dict[str, tuple[Callable[..., Tensor], Tensor]] = {
+    "other rows of one table": (smoothed(lambda: PUBLIC), PRIVATE),
+    "as many ones": (lambda model, batch: plain(model, batch) * ONES.mean(), torch.ones(9)),
+    "none": (smoothed(lambda: PRIVATE), PRIVATE[:0]),
+}
+
+
+@pytest.mark.parametrize("what", ALIKE)
+def test_what_only_looks_like_the_records_is_taken(what: str) -> None:
+    loss, records = ALIKE[what]
+    assert len(constant_tensors(Net(), loss, batch(), (records,))) == 1
 
 
 @pytest.mark.parametrize("what", NAMED)

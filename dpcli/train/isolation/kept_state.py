@@ -307,14 +307,32 @@ def constant_tensors(model: nn.Module, loss: Loss, batch: Batch, records: Batch 
 
 
 def holds_records(value: Tensor, records: Batch) -> bool:
-    """Return whether a tensor shares memory with the private records, or has the same numbers of floating point in the same order."""
+    """Return whether a tensor shares memory with the private records, or has the same numbers of floating point in the same order.
+
+    Equal numbers that are all alike are not counted: weights of ones and labels of zeros may be as many as there are records.
+    """
     for record in tree_leaves(records):
-        start = address(record)
-        if start <= address(value) < start + record.untyped_storage().nbytes():
+        start, end = memory(record)
+        other_start, other_end = memory(value)
+        if value.device == record.device and max(start, other_start) < min(end, other_end):
             return True
-        if value.is_floating_point() and value.shape == record.shape and equal(value.detach().to(record), record):
+        is_copy = value.is_floating_point() and value.shape == record.shape and equal(value.detach().to(record), record)
+        if is_copy and record.numel() and bool((record != record.flatten()[0]).any()):
             return True
     return False
+
+
+def memory(tensor: Tensor) -> tuple[int, int]:
+    """Return the addresses at which the numbers of a tensor begin and end; equal ones if it has no memory of its own.
+
+    Two parts of one table have different addresses if they are different rows.
+    """
+    try:
+        start = tensor.data_ptr()
+    except (RuntimeError, NotImplementedError):  # some kinds of tensor have no memory
+        return 0, 0
+    count = 1 + sum((length - 1) * stride for length, stride in zip(tensor.shape, tensor.stride(), strict=True))
+    return start, start + count * tensor.element_size() * (tensor.numel() > 0)
 
 
 class OperandRecorder(TorchDispatchMode):
