@@ -288,7 +288,7 @@ def constant_tensors(model: nn.Module, loss: Loss, batch: Batch, records: Batch 
     Args:
         records: Private records, which the program must read from its batch alone.
 
-    Raises InputError if a constant, a parameter or a buffer is a tensor of the private records.
+    Raises InputError if a constant, a parameter or a buffer is a tensor of the private records (`holds_records`).
     """
     recorder = OperandRecorder((*model.parameters(), *model.buffers(), *tree_leaves(batch)))
     with torch.enable_grad(), no_validation_by_default(), recorder:  # a loss may compute gradients itself
@@ -307,32 +307,17 @@ def constant_tensors(model: nn.Module, loss: Loss, batch: Batch, records: Batch 
 
 
 def holds_records(value: Tensor, records: Batch) -> bool:
-    """Return whether a tensor shares memory with the private records, or has the same numbers of floating point in the same order.
+    """Return whether a tensor is one of the tensors of the private records, or a view of some of its columns.
 
-    Equal numbers that are all alike are not counted: weights of ones and labels of zeros may be as many as there are records.
+    Copies are not found. Other rows of the same table are no records of this run, and may be public.
     """
-    for record in tree_leaves(records):
-        start, end = memory(record)
-        other_start, other_end = memory(value)
-        if value.device == record.device and max(start, other_start) < min(end, other_end):
-            return True
-        is_copy = value.is_floating_point() and value.shape == record.shape and equal(value.detach().to(record), record)
-        if is_copy and record.numel() and bool((record != record.flatten()[0]).any()):
-            return True
-    return False
-
-
-def memory(tensor: Tensor) -> tuple[int, int]:
-    """Return the addresses at which the numbers of a tensor begin and end; equal ones if it has no memory of its own.
-
-    Two parts of one table have different addresses if they are different rows.
-    """
-    try:
-        start = tensor.data_ptr()
-    except (RuntimeError, NotImplementedError):  # some kinds of tensor have no memory
-        return 0, 0
-    count = 1 + sum((length - 1) * stride for length, stride in zip(tensor.shape, tensor.stride(), strict=True))
-    return start, start + count * tensor.element_size() * (tensor.numel() > 0)
+    return any(
+        value.numel() > 1
+        and value.shape[:1] == record.shape[:1]
+        and address(value) == address(record)
+        and (value.storage_offset(), value.stride()) == (record.storage_offset(), record.stride())
+        for record in tree_leaves(records)
+    )
 
 
 class OperandRecorder(TorchDispatchMode):
