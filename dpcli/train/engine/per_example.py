@@ -94,7 +94,7 @@ REFUSALS = [
     ),
     Refusal(
         nn.Module,
-        lambda module: any(isinstance(hook, BasePruningMethod) for hook in module._forward_pre_hooks.values()),
+        lambda module: is_pruned(module) and any(own.requires_grad for own in module.parameters(recurse=False)),
         "whose weight torch.nn.utils.prune computes outside of the model's parameters",
         "use torch.nn.utils.parametrize, with the mask as a buffer",
     ),
@@ -145,6 +145,11 @@ def refuse(model: nn.Module) -> None:
 def has_power_iteration(module: nn.Module) -> bool:
     """Return whether a module is torch's spectral norm: the parametrization, or the older one, which is a hook of a layer."""
     return type(module).__name__ == "_SpectralNorm" or "SpectralNorm" in names_of_hooks(module)
+
+
+def is_pruned(module: nn.Module) -> bool:
+    """Return whether torch.nn.utils.prune computes a weight of the module itself, by a hook that runs before its forward."""
+    return any(isinstance(hook, BasePruningMethod) for hook in module._forward_pre_hooks.values())
 
 
 def names_of_hooks(module: nn.Module) -> list[str]:

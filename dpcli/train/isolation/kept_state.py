@@ -307,9 +307,9 @@ def constant_tensors(model: nn.Module, loss: Loss, batch: Batch, records: Batch 
 
 
 def holds_records(value: Tensor, records: Batch) -> bool:
-    """Return whether a tensor is one of the tensors of the private records, or a view of some of its columns.
+    """Return whether a tensor is one of the tensors of the private records, or a view of its first columns.
 
-    Copies are not found. Other rows of the same table are no records of this run, and may be public.
+    Copies and other views are not found. Other rows of the same table are no records of this run, and may be public.
     """
     return any(
         value.numel() > 1
