@@ -2,12 +2,12 @@
 
     python -m tests.benchmarks.training [--device cuda] [--half] [--rounds 15] [--keep-memory] [--steps] [--peer-python PYTHON] [case ...]
 
-Each way of training a case has a process of its own, on one thread. They take turns; a ratio is of one turn to the same round's turn of
-SGD, and what is reported is the median of the ratios with their quartiles. Ours are steps after the first 32 of a run: in each of those one
-example is taken alone, which costs up to a quarter more, and later in one of eight. Ours keep what a step frees for the next, as in all
-training with dpcli; the others' processes leave this to the C library, and with --keep-memory all keep it. Memory is what the process's
-second step reaches at most, above what the first one left: model, data and gradients. An epoch is 10,000 records, with everybody's own
-sampling and loading.
+Each way of training a case has a process of its own, on one thread. They take turns, of at least 0.4 s and two steps, ours of at least
+eight steps; a ratio is of one turn to the same round's turn of SGD, and what is reported is the median of the ratios with their quartiles.
+Ours are steps after the first 32 of a run: in each of those one example is taken alone, which costs up to a quarter more, and later in one
+of eight. Ours keep what a step frees for the next, as in all training with dpcli; the others' processes leave this to the C library, and
+with --keep-memory all keep it. Memory is what the process's second step reaches at most, above what the first one left: model, data and
+gradients. An epoch is 10,000 records, with everybody's own sampling and loading.
 
 Aims, not all of them met: a step takes at most 1.3 times SGD's (1.5 times for a recurrent layer), 150 microseconds and the noise, which is
 also timed alone; it is not slower than Opacus' faster mode; its memory is at most 1.3 times SGD's. The last line of a case compares. An
@@ -25,8 +25,9 @@ from dataclasses import dataclass, field
 
 from tests.benchmarks.training_worker import Worker
 
-TURN = 0.1  # seconds that a turn of SGD takes at least
-LEAST_STEPS = 8  # of a turn: in one of as many, we take an example alone
+TURN = 0.4  # seconds that a turn takes at least
+LEAST_STEPS = 2  # of a turn
+OUR_LEAST_STEPS = 8  # of a turn of ours: in one of as many, we take an example alone
 PATIENCE = 120.0  # seconds that a case takes at most, beyond three rounds
 STEPS = ("sgd", "dpcli", "noise", "opacus hooks", "opacus ghost")
 RECURRENT, OTHERS, FIXED = 1.5, 1.3, 150e-6  # of the aim: factors of SGD's step, and the fixed cost in seconds
@@ -43,13 +44,18 @@ class Column:
     first: float
     turns: list[float] = field(default_factory=list)
 
+    @property
+    def count(self) -> int:
+        """Steps of a turn."""
+        return max(OUR_LEAST_STEPS if self.name == "dpcli" else LEAST_STEPS, math.ceil(TURN / self.first))
+
     def ratios(self, base: Column) -> list[float]:
         """Of each turn to the base's in the same round."""
         return [own / other for own, other in zip(self.turns, base.turns, strict=True)]
 
 
 def peak(case: str, way: str, device: str, half: bool, python: str) -> float:
-    """MB, in a process of its own that ends before anything is timed."""
+    """MB, where the C library keeps no memory, which would be counted again."""
     worker = Worker(case, way, device, half, python)
     worker.close()
     return worker.peak
@@ -60,18 +66,18 @@ def measured(
 ) -> list[Column]:
     """Every way's turns on one case; the first way is the yardstick."""
     calls = [(case, f"{form}: {way}", device, half, peer_python if "opacus" in way else sys.executable) for way in ways]
-    peaks = [peak(*call) for call in calls]
+    peaks = [peak(*call) for call in calls] if keep else []
     workers = [Worker(*call, keep) for call in calls]
     try:
+        peaks = peaks or [worker.peak for worker in workers]
         columns = [Column(way, worker.failure, top, worker.seconds) for way, worker, top in zip(ways, workers, peaks, strict=True)]
         able = [(column, worker) for column, worker in zip(columns, workers, strict=True) if not column.failure]
         if columns[0].failure:
             return columns
-        count = max(LEAST_STEPS, math.ceil(TURN / columns[0].first))
-        each = sum(column.first for column, _ in able) * count
+        each = sum(column.first * column.count for column, _ in able)
         for turn in range(max(3, min(rounds, int(PATIENCE / each)))):
             for column, worker in able if turn % 2 else reversed(able):
-                column.turns.append(worker.steps(count))
+                column.turns.append(worker.steps(column.count))
         return columns
     finally:
         for worker in workers:
