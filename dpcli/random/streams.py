@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import math
 import os
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar, NoReturn, Protocol, TypeVar
 
@@ -141,6 +142,23 @@ def normals(count: int, stream: Stream, std: float = 1.0) -> Reals:
     drawn = stream.bulk().standard_normal(count)
     drawn *= std
     return drawn
+
+
+def normal_parts(count: int, stream: Stream, std: float = 1.0) -> Iterator[Reals]:
+    """Yield the numbers of `normals` in consecutive parts, for use one after the other while they are in the cache of a core.
+
+    All parts use the same memory, which the caller may change: a part is valid until the next one is drawn.
+    """
+    memory = np.empty(min(count, CHUNK))
+    bulk = None if is_cryptographic_size(count) else stream.bulk()
+    for start in range(0, count, CHUNK):
+        part = memory[: count - start]
+        if bulk is None:
+            _fill(stream, part, std)
+        else:
+            bulk.standard_normal(out=part)
+            part *= std
+        yield part
 
 
 def grid_of(std: float) -> float:

@@ -17,9 +17,9 @@ import math
 from abc import ABC, abstractmethod
 from bisect import bisect_left
 from collections import deque
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from itertools import accumulate
-from typing import TYPE_CHECKING, NoReturn, Protocol
+from typing import TYPE_CHECKING, NoReturn
 
 from dpcli.base.errors import InputError, InternalError
 from dpcli.mechanisms.noise.correlated import BandedSpec, BufferedToeplitzSpec, ToeplitzSpec, TreeSpec, square_root
@@ -27,7 +27,7 @@ from dpcli.mechanisms.noise.gaussian_spec import GaussianSpec
 from dpcli.mechanisms.noise.last_iterate import LastIterateSpec
 from dpcli.mechanisms.spec import Spec
 from dpcli.numerics.arrays import np
-from dpcli.random.streams import Stream, normals
+from dpcli.random.streams import Stream, normal_parts, normals
 from dpcli.sessions.folder import this_process
 from dpcli.train.banded_encoder import optimise_banded
 
@@ -39,18 +39,29 @@ if TYPE_CHECKING:
     Shapes = Mapping[str, torch.Size]
 
 
-class Noise(Protocol):
+class Noise(ABC):
     """Noise for the sums of clipped gradients. It is drawn once for each step."""
 
+    __slots__ = ()
+
     @property
+    @abstractmethod
     def std(self) -> float | None:
         """Return the standard deviation of the noise of every step; None if steps differ or are correlated."""
 
     @property
+    @abstractmethod
     def drawn_std(self) -> float:
         """Return the standard deviation of the noise of the first step.
 
         The noisy sums of all steps are rounded to a grid, whose width is a small fraction of this number (`add_noise` in step/loop.py).
+        """
+
+    @abstractmethod
+    def parts(self, count: int) -> Iterator[Reals]:
+        """Return the noise of the next step in double precision, as consecutive parts of a vector of `count` numbers.
+
+        The caller may change a part, which is valid until the next one is drawn.
         """
 
     def next(self, shapes: Shapes) -> dict[str, torch.Tensor]:
@@ -58,9 +69,14 @@ class Noise(Protocol):
 
         The tensors are new memory, which the caller may change.
         """
+        import torch
+
+        flat = torch.from_numpy(np.concatenate([np.empty(0), *(part.copy() for part in self.parts(number_count(shapes)))]))
+        pieces = flat.split_with_sizes([shape.numel() for shape in shapes.values()])
+        return {name: piece.view(shape) for piece, (name, shape) in zip(pieces, shapes.items(), strict=True)}
 
 
-class Independent:
+class Independent(Noise):
     """Independent Gaussian noise in every step. It has no state, so a resumed run simply continues.
 
     Args:
@@ -82,11 +98,11 @@ class Independent:
     def drawn_std(self) -> float:
         return self._std
 
-    def next(self, shapes: Shapes) -> dict[str, torch.Tensor]:
-        return split(normals(number_count(shapes), self._stream, self._std), shapes)
+    def parts(self, count: int) -> Iterator[Reals]:
+        return normal_parts(count, self._stream, self._std)
 
 
-class Correlated(ABC):
+class Correlated(Noise):
     """Noise that is correlated from step to step, as in DP-FTRL.
 
     The accountant prices the release of C x + z. Here x are the sums of the steps, C is the encoder, and z are independent Gaussians. The
@@ -102,7 +118,7 @@ class Correlated(ABC):
         iterations: Number of steps that the accountant covers.
     """
 
-    __slots__ = ("_iterations", "_process", "_std", "_step", "_stream")
+    __slots__ = ("_count", "_iterations", "_process", "_std", "_step", "_stream")
 
     def __init__(self, std: float, stream: Stream, iterations: int) -> None:
         self._std = require_std(std)
@@ -122,11 +138,11 @@ class Correlated(ABC):
     def drawn_std(self) -> float:
         return self._std
 
-    def next(self, shapes: Shapes) -> dict[str, torch.Tensor]:
-        """Return the noise of the next step in double precision, by parameter name. The caller may change the tensors.
+    def parts(self, count: int) -> Iterator[Reals]:
+        """Return the noise of the next step in double precision, in one part.
 
         Raises:
-            InternalError: The call is in a fork, or the shapes have another number of entries than in the first step.
+            InternalError: The call is in a fork, or the count is another than in the first step.
             InputError: All steps of the run were taken.
         """
         if this_process() != self._process:
@@ -137,9 +153,12 @@ class Correlated(ABC):
                 "number of steps of the entry"
             )
         if self._step == 0:
-            self.start(number_count(shapes))
+            self._count = count
+            self.start(count)
+        if count != self._count:
+            raise InternalError(f"expected parameters of {self._count} numbers as in the previous step, found {count}")
         self._step += 1
-        return split(self.step(self._step), shapes)
+        return iter((self.step(self._step),))
 
     @abstractmethod
     def start(self, size: int) -> None:
@@ -152,20 +171,6 @@ class Correlated(ABC):
     def draw(self, size: int) -> Reals:
         """Draw `size` entries of z."""
         return normals(size, self._stream, self._std)
-
-
-def split(values: Reals, shapes: Shapes) -> dict[str, torch.Tensor]:
-    """Return consecutive parts of a vector as tensors of the given shapes, by name.
-
-    Raises InternalError unless the shapes together have as many entries as the vector.
-    """
-    import torch
-
-    if len(values) != number_count(shapes):
-        raise InternalError(f"expected parameters of {len(values)} numbers as in the previous step, found {number_count(shapes)}")
-    flat = torch.from_numpy(values)
-    parts = flat.split_with_sizes([shape.numel() for shape in shapes.values()])
-    return {name: part.view(shape) for part, (name, shape) in zip(parts, shapes.items(), strict=True)}
 
 
 def number_count(shapes: Shapes) -> int:

@@ -59,10 +59,7 @@ __all__ = [
     "dispatch_modes",
     "distributions_validate",
     "enable_python_dispatcher",
-    "foreach_add",
-    "foreach_copy",
     "foreach_divide",
-    "foreach_multiply",
     "function_modes",
     "functorch",
     "global_module_hooks",
@@ -84,11 +81,8 @@ without_function_modes: Any = torch._C.DisableTorchFunction
 # 2.0. A block in which no subclass intercepts functions of tensors. To read the numbers of any tensor.
 without_subclass_functions: Any = torch._C.DisableTorchFunctionSubclass
 
-# 2.1. Functions that change a list of tensors by one call, as torch's optimizers do. They are faster for many small parameters.
-foreach_add: Any = torch._foreach_add_
-foreach_copy: Any = torch._foreach_copy_
+# 2.1. Divides a list of tensors in place by one call, as torch's optimizers do. It is faster for many small parameters.
 foreach_divide: Any = torch._foreach_div_
-foreach_multiply: Any = torch._foreach_mul_
 
 # 1.0. The engine of the backward pass. `torch.autograd.grad` would switch the dispatch modes off while it runs.
 backward_engine: Any = torch.autograd.Variable._execution_engine

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import secrets
+from collections import deque
 from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
@@ -95,13 +96,10 @@ def noise_alone(case: Case, place: Place) -> Step:
     from dpcli.train.noise import Independent
 
     model = place.model(case)
-    noise, shapes = (
-        Independent(NOISE * NORM, system_entropy().noise),
-        {n: p.shape for n, p in model.named_parameters() if p.requires_grad},
-    )
+    noise, count = Independent(NOISE * NORM, system_entropy().noise), sum(parameter.numel() for parameter in trainable(model))
 
     def step() -> None:
-        noise.next(shapes)
+        deque(noise.parts(count), maxlen=0)
 
     return step
 

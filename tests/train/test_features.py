@@ -67,9 +67,9 @@ class Recorded:
     def __init__(self, inner, seen: list[float], std: float) -> None:
         self.inner, self.seen, self.std, self.drawn_std = inner, seen, std, inner.drawn_std
 
-    def next(self, shapes):
+    def parts(self, count):
         self.seen.append(self.std)
-        return self.inner.next(shapes)
+        return self.inner.parts(count)
 
 
 @pytest.mark.long

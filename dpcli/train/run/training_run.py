@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import importlib.util
 import sys
+from collections import deque
 from collections.abc import Callable, Mapping
 from contextlib import nullcontext
 from dataclasses import dataclass
@@ -140,14 +141,14 @@ def _measure_trial(plan: TrainingPlan) -> Estimate:
     records = prepared.synthetic_batch()
     gradient_seconds = quickest(lambda: trainer.gradients(records))
     noise = prepared.noise(plan.stages[0])
-    noise_seconds = quickest(lambda: noise.next(trainer.shapes))
+    count = sum(shape.numel() for shape in trainer.shapes.values())
+    noise_seconds = quickest(lambda: deque(noise.parts(count), maxlen=0))
     seconds = 0.0
     for stage in plan.stages:
         seconds += stage.steps * (gradient_seconds * stage.expected_batch / prepared.rehearsed_size + noise_seconds)
     memory = torch.cuda.max_memory_allocated() if plan.train.device.startswith("cuda") else _peak_memory()
     prepared.measure()  # raises the error that the run would raise
-    parameters = sum(shape.numel() for shape in trainer.shapes.values())
-    return Estimate(seconds, memory, trainer.gradients.describe(), parameters, tuple(prepared.constants))
+    return Estimate(seconds, memory, trainer.gradients.describe(), count, tuple(prepared.constants))
 
 
 def _peak_memory() -> int:

@@ -15,7 +15,7 @@ al. 2022, arXiv:2204.13650, Section 3.4 (average, with the usual warm-up of its 
 from __future__ import annotations
 
 import secrets
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
@@ -36,10 +36,15 @@ from dpcli.train.run.processes import Stopped
 from dpcli.train.run.ranks import Ranks
 from dpcli.train.step.optimizers import set_noise_variance
 from dpcli.train.tasks.user_code import call_on_records
-from dpcli.train.torch_internals import foreach_add, foreach_copy, foreach_divide, foreach_multiply
+from dpcli.train.torch_internals import foreach_divide
 
 if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from dpcli.random.streams import Reals
     from dpcli.train.isolation.checked_sums import CheckedSums
+
+    Array = NDArray[np.floating]
 
 
 # Bound on the relative rounding error of a sum in single precision, for each record of a micro-batch: four machine epsilons. The noise is
@@ -148,16 +153,34 @@ def add_noise(sums: Mapping[str, Tensor], noise: Noise, scale: float = 1.0) -> N
 
     Noise is added in double precision, and the result is rounded to a grid. Without the grid, the last bits of the result could reveal what
     the noise was added to (Mironov 2012). What the sum's own number format rounds further is a function of the rounded noisy sum.
+
+    Noise is added where it is drawn, which is on the CPU, in parts that its cache can hold.
     """
-    drawn = noise.next({name: value.shape for name, value in sums.items()})
-    values, noisy = list(sums.values()), [drawn[name].to(value.device) for name, value in sums.items()]
-    if scale != 1.0:
-        foreach_multiply(noisy, scale)
-    foreach_add(noisy, values)
     shift = rounding_shift(grid_of(noise.drawn_std * scale))
-    foreach_add(noisy, shift)  # does what `round_to_grid` does, for all tensors at once
-    foreach_add(noisy, -shift)
-    foreach_copy(values, noisy)
+    on_cpu = {name: value.detach().cpu().contiguous() for name, value in sums.items()}
+    vectors = [value.view(-1).numpy() for value in on_cpu.values()]
+    for part, target in parts_with_targets(noise.parts(sum(map(len, vectors))), vectors):
+        if scale != 1.0:
+            part *= scale
+        part += target
+        part += shift  # this addition and the subtraction do what `round_to_grid` does
+        np.subtract(part, shift, out=target, casting="same_kind")
+    for name, value in sums.items():
+        if on_cpu[name].data_ptr() != value.data_ptr():
+            value.detach().copy_(on_cpu[name])
+
+
+def parts_with_targets(parts: Iterable[Reals], vectors: Sequence[Array]) -> Iterator[tuple[Reals, Array]]:
+    """Yield the parts of one vector next to what they are added to, which is the concatenation of `vectors`, as pairs of equal length."""
+    targets = iter(vectors)
+    target = next(targets)
+    for part in parts:
+        while len(part):
+            while not len(target):
+                target = next(targets)
+            count = min(len(part), len(target))
+            yield part[:count], target[:count]
+            part, target = part[count:], target[count:]
 
 
 def set_gradients(model: nn.Module, noisy: Mapping[str, Tensor], expected_batch: float) -> None:

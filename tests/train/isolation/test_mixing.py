@@ -259,7 +259,9 @@ def test_what_begins_to_mix_later_is_stopped_before_noise(mode: bool, tmp_path: 
     engine = ClippedGradients(Sleeper().train(mode), models.loss, Flat(1.0))
     engine.checked_sums(records, 3)
     Path("now").touch()
-    with pytest.raises(InputError, match="expected an example's gradient in the batch to equal its gradient alone, but the model"):
+    with pytest.raises(
+        InputError, match=r"an example's gradient in the batch to equal its gradient alone, .*lower the learning rate"
+    ):
         engine.checked_sums(records, 3)
 
 
@@ -277,7 +279,9 @@ def test_after_the_first_steps_one_of_eight_is_compared_at_random(tmp_path: Path
     later = len(compared) - len(first)
     assert 8 <= later <= 120, later  # binomial(400, 1/8) is outside with probability below 1e-14
     Path("now").touch()
-    with pytest.raises(InputError, match="expected an example's gradient in the batch to equal its gradient alone, but the model"):
+    with pytest.raises(
+        InputError, match=r"an example's gradient in the batch to equal its gradient alone, .*lower the learning rate"
+    ):
         deque((engine.checked_sums(records, 3) for _ in range(400)), maxlen=0)
 
 

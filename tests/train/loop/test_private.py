@@ -92,10 +92,10 @@ def test_the_ledger_is_charged_before_the_first_noise(begin: Begin, monkeypatch:
             self.noise = real(*given)
             self.drawn_std = self.noise.drawn_std
 
-        def next(self, shapes: Any) -> Any:
+        def parts(self, count: int) -> Any:
             with open_ledger("ledger.db") as books:
                 seen.append([run.status for run in books.state().runs.values()])
-            return self.noise.next(shapes)
+            return self.noise.parts(count)
 
     monkeypatch.setattr(prepare, "noise_of", Watched)
     private = begin(ledger=ledger(), dataset="own")

@@ -16,7 +16,7 @@ from dpcli.base.errors import InputError, InternalError
 from dpcli.mechanisms.noise.gaussian_spec import GaussianSpec
 from dpcli.mechanisms.noise.laplace import LaplaceSpec
 from dpcli.random import streams as randomness
-from dpcli.random.streams import SeededStream, SystemStream, grid_of
+from dpcli.random.streams import SeededStream, SystemStream, grid_of, round_to_grid
 from dpcli.train.engine.clip import Adaptive
 from dpcli.train.noise import Independent, noise_of
 from dpcli.train.run.ranks import Ranks
@@ -74,6 +74,20 @@ def test_no_number_comes_twice(limit: int, monkeypatch: pytest.MonkeyPatch) -> N
     drawn = [noise.next({"w": torch.Size([50_000])})["w"] for _ in range(2)]
     assert not torch.equal(*drawn)
     assert len(torch.unique(torch.cat(drawn))) > 99_900
+
+
+def test_every_number_of_the_sums_gets_its_own_noise_wherever_the_parts_end(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Tensors of no number, with more numbers than a part, in any order of memory and of either precision."""
+    monkeypatch.setattr(randomness, "CHUNK", 64)
+    for scale in (1.0, 0.5):
+        sums = {name: torch.full(shape, 3.0) for name, shape in SHAPES.items()}
+        sums |= {"turned": torch.full((9, 40), 3.0).T, "last": torch.full((0,), 3.0), "double": torch.full((70,), 3.0).double()}
+        drawn = Independent(2.0, SeededStream(4)).next({name: value.shape for name, value in sums.items()})
+        grid = grid_of(2.0 * scale)
+        expected = {name: round_to_grid(3.0 + scale * drawn[name], grid).to(value.dtype) for name, value in sums.items()}
+        held = dict(sums)
+        add_noise(sums, Independent(2.0, SeededStream(4)), scale)
+        assert all(sums[name] is held[name] and torch.equal(sums[name], expected[name]) for name in held), scale
 
 
 STD, TRIALS = 20.0, 40  # a record of length 1 is then seen in 51 % of the trials

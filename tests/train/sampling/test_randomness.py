@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import itertools
 import math
 import os
 import pickle
@@ -27,6 +28,7 @@ from dpcli.random.streams import (
     grid_of,
     insecure_seed,
     is_cryptographic,
+    normal_parts,
     normals,
     round_to_grid,
     system_entropy,
@@ -141,6 +143,19 @@ def test_large_draws_take_the_fast_generator_and_say_so(monkeypatch: pytest.Monk
     assert not normals(10, SystemStream()).any()
     first, second = (normals(11, SystemStream()) for _ in range(2))
     assert not set(first.tolist()) & set(second.tolist()), "a key was used twice"
+
+
+def test_parts_are_the_numbers_of_the_whole_in_one_memory(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(randomness, "CHUNK", 100)
+    for limit, count in itertools.product((10**7, 0), (0, 1, 100, 101, 250)):
+        monkeypatch.setattr(randomness, "CRYPTOGRAPHIC_LIMIT", limit)
+        parts, copies = [], []
+        for part in normal_parts(count, SeededStream(5), 3.0):
+            parts.append(part)
+            copies.append(part.copy())
+            part.fill(math.nan)  # who adds may change what was drawn
+        assert np.array_equal(np.concatenate([np.empty(0), *copies]), normals(count, SeededStream(5), 3.0)), (limit, count)
+        assert all(np.shares_memory(part, parts[0]) and len(part) <= 100 for part in parts)
 
 
 def words_of(stream: Stream) -> set[int]:
