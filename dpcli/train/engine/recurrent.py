@@ -4,6 +4,8 @@ Book-keeping (book_keeping.py) computes per-example gradients from records of th
 function. A *compound* (compound.py) is such a module that is run layer by layer instead, so that book-keeping sees its linear layers. In
 nn.LSTM and nn.GRU, the product with the state occurs in every step, but is recorded as one layer over all steps, so that its gradient is
 one product too. The gradient of such a recurrence is written by hand. The simple network and the cells are differentiated by autograd.
+The many small functions of torch that a recurrence calls run without the mode that looks for errors (`RaisedErrors` in engine/method.py),
+which would take a twentieth of the time of a step. They raise none that a program could catch, because `first_states` checks the shapes.
 
 Shapes are written with T for the number of steps, B for the number of examples, and H for the size of a state. The gates together have 4H
 numbers in torch's order (i, f, g, o) for LSTM, and 3H numbers (r, z, n) for GRU. `wide` gives the numbers in at least single precision.
@@ -23,6 +25,7 @@ from torch.nn import functional
 
 from dpcli.train.engine.compound import CompoundRun, Forward
 from dpcli.train.engine.method import Unsuitable, wide
+from dpcli.train.torch_internals import without_function_modes
 
 aten = torch.ops.aten
 # Operators that multiply a gradient by the derivative at output y: y (1 - y) for the sigmoid, and 1 - y^2 for tanh.
@@ -81,11 +84,12 @@ class LstmCell(torch.autograd.Function):
         tanh_slopes = aten.tanh_backward(o, cell_tanh)
         state, cell = torch.zeros_like(state_gradients[0]), last_cell_gradient  # gradients of the state and of the cell
         steps = zip(slopes.unbind(), state_gradients[1:].unbind(), tanh_slopes.unbind(), f.unbind(), strict=True)
-        for slopes_now, gradient_now, tanh_slope, f_now in reversed(list(steps)):
-            state = state + gradient_now
-            cell = torch.addcmul(cell, state, tanh_slope)
-            slopes_now.mul_(torch.cat([cell, cell, cell, state], 1))
-            state, cell = slopes_now @ state_weight, cell * f_now
+        with without_function_modes():
+            for slopes_now, gradient_now, tanh_slope, f_now in reversed(list(steps)):
+                state = state + gradient_now
+                cell = torch.addcmul(cell, state, tanh_slope)
+                slopes_now.mul_(torch.cat([cell, cell, cell, state], 1))
+                state, cell = slopes_now @ state_weight, cell * f_now
         return slopes, None, state + state_gradients[0], cell
 
 
@@ -136,11 +140,12 @@ class GruCell(torch.autograd.Function):
         product_slopes.chunk(3, 2)[2].mul_(r)
         state = torch.zeros_like(state_gradients[0])  # gradient of the state
         steps = zip(slopes.unbind(), product_slopes.unbind(), state_gradients[1:].unbind(), z.unbind(), strict=True)
-        for slopes_now, product_slopes_now, gradient_now, z_now in reversed(list(steps)):
-            state = state + gradient_now
-            state_of_each_gate = state.repeat(1, 3)
-            slopes_now.mul_(state_of_each_gate)
-            state = torch.addmm(state * z_now, product_slopes_now.mul_(state_of_each_gate), state_weight)
+        with without_function_modes():
+            for slopes_now, product_slopes_now, gradient_now, z_now in reversed(list(steps)):
+                state = state + gradient_now
+                state_of_each_gate = state.repeat(1, 3)
+                slopes_now.mul_(state_of_each_gate)
+                state = torch.addmm(state * z_now, product_slopes_now.mul_(state_of_each_gate), state_weight)
         return slopes, product_slopes, None, None, state + state_gradients[0]
 
 
@@ -247,7 +252,7 @@ def lstm_direction(run: CompoundRun, suffix: str, inputs: Tensor, start: Sequenc
     weight_name = f"weight_hh_{suffix}"
     state_weight = run.value(weight_name)
     assert state_weight is not None
-    with torch.autocast(gate_inputs.device.type, enabled=False):
+    with torch.autocast(gate_inputs.device.type, enabled=False), without_function_modes():
         states, cell = LstmCell.apply(wide(gate_inputs), wide(state_weight), *map(wide, start))  # type: ignore[no-untyped-call]
     run.record(states[:-1], gate_inputs, weight_name)
     return states.to(gate_inputs.dtype), cell.to(gate_inputs.dtype)
@@ -266,7 +271,7 @@ def gru_direction(run: CompoundRun, suffix: str, inputs: Tensor, start: Sequence
     assert state_weight is not None
     # Zeros that stand for the product with the states, which GruCell computes. `run.record` takes their gradient as that of the product.
     zero_terms = torch.zeros((), dtype=gate_inputs.dtype, device=gate_inputs.device, requires_grad=True).expand_as(gate_inputs)
-    with torch.autocast(gate_inputs.device.type, enabled=False):
+    with torch.autocast(gate_inputs.device.type, enabled=False), without_function_modes():
         states = GruCell.apply(  # type: ignore[no-untyped-call]
             wide(gate_inputs), wide(zero_terms), wide(state_weight), None if bias is None else wide(bias), wide(start[0])
         )
