@@ -45,13 +45,13 @@ def leaves_of(batch: Batch) -> list[Any]:
 def size(batch: Batch) -> int:
     """Return the number of examples in a batch.
 
-    Raises InputError if the batch holds an object that is not a tensor, or its tensors have different numbers of examples.
+    Raises InputError if the batch holds an object that is not a dense tensor, or its tensors have different numbers of examples.
     """
     leaves = leaves_of(batch)
-    other_types = [type(leaf).__name__ for leaf in leaves if not torch.is_tensor(leaf)]
-    if other_types or not leaves:
-        actual = other_types[0] if other_types else "nothing"
-        raise InputError(f"batch: expected a tensor, or a tuple, list or dict of tensors, found {actual}")
+    others = [getattr(leaf, "layout", type(leaf).__name__) for leaf in leaves if getattr(leaf, "layout", None) is not torch.strided]
+    if others or not leaves:
+        actual = others[0] if others else "nothing"
+        raise InputError(f"batch: expected a dense tensor, or a tuple, list or dict of dense tensors, found {actual}")
     sizes = sorted({leaf.shape[0] for leaf in leaves if leaf.dim()})
     has_scalars = any(not leaf.dim() for leaf in leaves)
     if has_scalars or len(sizes) > 1:

@@ -116,9 +116,15 @@ REFUSALS = [
 def refuse(model: nn.Module) -> None:
     """Raise InputError for a model that cannot be trained with per-example gradients.
 
-    Its modules mix examples or update buffers (`REFUSALS`), it has no parameter to train, or a parameter is lazy, is complex, or has a hook
-    on its gradient.
+    Its modules mix examples or update buffers (`REFUSALS`), it has no parameter to train, or a parameter is lazy, is complex, or has a
+    hook on its gradient. Or a parameter or a buffer is sparse.
     """
+    for name, value in (*model.named_parameters(), *model.named_buffers()):
+        if value.layout is not torch.strided:
+            raise InputError(
+                f"model: {name}: expected a dense tensor, which a file of weights can hold, found {value.layout}; "
+                "keep a constant matrix as an attribute instead of a buffer"
+            )
     for name, parameter in model.named_parameters():
         if is_lazy(parameter):
             raise InputError(

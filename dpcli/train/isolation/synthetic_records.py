@@ -100,7 +100,9 @@ class RecordForm:
                 values[:, 0] = True  # a padding mask that masks everything would make the loss of a record infinite or NaN
             return values
         if self.dtype.is_floating_point or self.dtype.is_complex:
-            return torch.randn(size, dtype=torch.promote_types(self.dtype, torch.float32), device=self.device).to(self.dtype)
+            is_short = self.dtype.is_floating_point and self.dtype.itemsize < 4  # torch does not draw numbers of 8 bits
+            dtype = torch.float32 if is_short else torch.promote_types(self.dtype, torch.float32)
+            return torch.randn(size, dtype=dtype, device=self.device).to(self.dtype)
         return self.integers(size).to(self.dtype)
 
     def integers(self, size: tuple[int, ...]) -> Tensor:
@@ -122,7 +124,9 @@ def form_of(leaf: Tensor) -> RecordForm:
     """Return the form of one tensor of the records."""
     integers = not (leaf.is_floating_point() or leaf.is_complex() or leaf.dtype == torch.bool)
     if integers and len(leaf):
-        low, high = (limit.long() for limit in leaf.aminmax(dim=0))  # a copy of all records in wide integers may not fit in memory
+        # A copy of all records in wide integers may not fit in memory, but torch computes no limits of wide unsigned ones.
+        values = leaf.long() if leaf.dtype in (torch.uint16, torch.uint32, torch.uint64) else leaf
+        low, high = (limit.long() for limit in values.aminmax(dim=0))
     else:
         low, high = (torch.full(leaf.shape[1:], limit, device=leaf.device) for limit in (0, 1))
     return RecordForm(leaf.shape[1:], leaf.dtype, leaf.device, low, high)

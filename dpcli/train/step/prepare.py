@@ -34,7 +34,7 @@ from dpcli.train.engine.batches import Batch, size, take
 from dpcli.train.engine.clip import Adaptive, Clip, require_measurable
 from dpcli.train.engine.method import trained_parameters
 from dpcli.train.engine.sums import Sums
-from dpcli.train.isolation.kept_state import constant_tensors
+from dpcli.train.isolation.kept_state import constant_tensors, equal
 from dpcli.train.isolation.synthetic_records import convert_to_kind, draws_like
 from dpcli.train.noise import Noise, noise_of, number_count
 from dpcli.train.plan.descent import radius_of
@@ -151,8 +151,7 @@ class Prepared:
         Raises InputError if a buffer has changed.
         """
         for name, buffer in self.problem.model.named_buffers():
-            # NaN differs from itself, so a buffer with NaNs would seem to have changed.
-            if name in self.buffers and not torch.equal(buffer.nan_to_num(), self.buffers[name].nan_to_num()):
+            if name in self.buffers and not equal(buffer, self.buffers[name]):
                 raise InputError(f"model: {name}: expected a buffer that training does not change, found one that it changed")
 
     def measure(self) -> Metrics:

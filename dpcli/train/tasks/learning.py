@@ -66,7 +66,15 @@ class Learning:
         return replace(self, records=tree_map(lambda a, b: torch.cat([a, b]), self.records, more))
 
     def on(self, device: str) -> Learning:
-        """Return the problem with its model and records on a device."""
+        """Return the problem with its model and records on a device.
+
+        Raises InputError if a part of the model has no numbers, because its weights were not loaded.
+        """
+        for name, value in (*self.model.named_parameters(), *self.model.named_buffers()):
+            if value.is_meta:
+                raise InputError(
+                    f"model: {name}: expected a tensor with numbers, found one on the device meta; load the weights first"
+                )
         return replace(self, model=self.model.to(device), records=to_device(self.records, device))
 
 

@@ -190,8 +190,12 @@ ROWS = "batch: expected every tensor to have one row per example"
     [
         ((torch.zeros(3, 11), torch.zeros(2)), f"{ROWS}, found first dimensions 2 and 3"),
         ((torch.zeros(3, 11), torch.tensor(1)), f"{ROWS}, found first dimensions a scalar and 3"),
-        ((torch.zeros(3, 11), 7), "batch: expected a tensor, or a tuple, list or dict of tensors, found int"),
-        ((), "batch: expected a tensor, or a tuple, list or dict of tensors, found nothing"),
+        ((torch.zeros(3, 11), 7), "batch: expected a dense tensor, or a tuple, list or dict of dense tensors, found int"),
+        (
+            (torch.zeros(3, 11).to_sparse(), torch.zeros(3)),
+            "batch: expected a dense tensor, or a tuple, list or dict of dense tensors, found torch.sparse_coo",
+        ),
+        ((), "batch: expected a dense tensor, or a tuple, list or dict of dense tensors, found nothing"),
     ],
 )
 def test_batches_that_cannot_be_taken_apart(batch: Any, message: str) -> None:

@@ -479,7 +479,7 @@ def test_a_loader_that_draws_its_own_batches_is_refused(begin: Begin) -> None:
         begin(data=loader)
     with pytest.raises(InputError, match="expected a dataset with a length"):
         begin(data=Stream())
-    with pytest.raises(InputError, match="expected arrays or tensors"):
+    with pytest.raises(InputError, match="expected dense arrays or tensors"):
         begin(data=["a", "b"])
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import subprocess
 import sys
 from collections import deque
+from collections.abc import Callable
 from itertools import islice, pairwise
 from pathlib import Path
 from typing import Any
@@ -17,8 +18,10 @@ import dpcli
 from dpcli.base.errors import Denied, InputError
 from dpcli.ledger.stores.places import init, open_ledger
 from dpcli.ledger.terms import LedgerTerms
+from dpcli.train.isolation.kept_state import equal
 from dpcli.train.plan.plan import plan_of
 from dpcli.train.step import prepare
+from tests.cases import require_each
 from tests.command import dpcli as command
 from tests.train.loop.conftest import COUNT, FILE, STEPS, UNSAMPLED, Begin, loss_of, model_of, records, stepped, weights
 
@@ -107,6 +110,60 @@ def test_the_ledger_is_charged_before_the_first_noise(begin: Begin, monkeypatch:
     with pytest.raises(Denied):
         begin(ledger=ledger_of_little())
     assert len(seen) == STEPS
+
+
+class Mixed(nn.Module):
+    """A model with a constant matrix, multiplied as its kind requires."""
+
+    def __init__(self, matrix: torch.Tensor, multiply: Callable[[torch.Tensor, torch.Tensor], torch.Tensor]) -> None:
+        super().__init__()
+        self.head, self.multiply = nn.Linear(5, 3), multiply
+        if matrix.is_sparse:
+            self.matrix = matrix
+        else:
+            self.register_buffer("matrix", matrix)
+
+    def forward(self, inputs: torch.Tensor) -> torch.Tensor:
+        return self.head(self.multiply(self.matrix, inputs.float()))
+
+
+KINDS: dict[str, tuple[torch.Tensor, Callable[[torch.Tensor, torch.Tensor], torch.Tensor]]] = {
+    "sparse": (torch.eye(5).to_sparse(), lambda matrix, inputs: (matrix @ inputs.T).T),
+    "sparse, an entry twice": (
+        torch.sparse_coo_tensor(torch.tensor([[1, 1, 2], [0, 0, 3]]), torch.ones(3), (5, 5), check_invariants=True),
+        lambda matrix, inputs: (matrix @ inputs.T).T,
+    ),
+    "eight bits": (torch.eye(5).to(torch.float8_e4m3fn), lambda matrix, inputs: inputs @ matrix.float()),
+    "not a number": (torch.full((5, 5), torch.nan), lambda matrix, inputs: inputs),
+}
+
+
+def test_constants_of_every_kind_and_short_unsigned_records_train(begin: Begin) -> None:
+    def trains(kind: str) -> None:
+        matrix, multiply = KINDS[kind]
+        inputs, labels = records()
+        for given in (inputs, (10.0 * inputs.abs()).to(torch.uint16)):
+            before = matrix.clone()
+            stepped(begin(Mixed(matrix, multiply), (given, labels), out=f"runs/{kind} {given.dtype}"), STEPS).finish()
+            assert equal(matrix, before)
+
+    require_each(KINDS, trains)
+
+
+def test_sparse_records_and_parts_without_numbers_are_named(begin: Begin) -> None:
+    inputs, labels = records()
+    with pytest.raises(InputError, match="expected dense arrays or tensors whose first dimension"):
+        begin(data=(inputs.to_sparse(), labels))
+    sparse = nn.Sequential(nn.Linear(5, 3))
+    sparse.register_buffer("matrix", torch.eye(5).to_sparse())
+    with pytest.raises(
+        InputError, match=r"model: matrix: expected a dense tensor, .* found torch\.sparse_coo; keep a constant matrix"
+    ):
+        begin(sparse)
+    for is_trained in (True, False):
+        part = nn.Linear(2, 2, device="meta").requires_grad_(is_trained)
+        with pytest.raises(InputError, match=r"model: 1\.weight: expected a tensor with numbers, found one on the device meta"):
+            begin(nn.Sequential(nn.Linear(5, 3), part))
 
 
 def test_a_loss_that_also_reads_all_records_is_refused(begin: Begin) -> None:
