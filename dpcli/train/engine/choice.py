@@ -202,7 +202,9 @@ def restored_generators(model: nn.Module) -> AbstractContextManager[None]:
     return torch.random.fork_rng(devices=devices)
 
 
-def trace_outputs(model: nn.Module, loss: Loss, batch: Batch, seed: int, part: RecordPart) -> tuple[Tensor, Trace]:
+def trace_outputs(
+    model: nn.Module, loss: Loss, batch: Batch, seed: int, part: RecordPart, levelled: set[int] | None
+) -> tuple[Tensor, Trace]:
     """Return the losses, and the outputs of every module in the order of its calls. All records draw the same random numbers.
 
     Raises InputError if the program draws a random order of the records, because the loss of one then depends on the others.
@@ -214,7 +216,7 @@ def trace_outputs(model: nn.Module, loss: Loss, batch: Batch, seed: int, part: R
 
     handles = [module.register_forward_hook(partial(record_outputs, name)) for name, module in model.named_modules()]
     try:
-        with torch.enable_grad(), same_draws(size(batch), seed, part, refuses_orders=True):
+        with torch.enable_grad(), same_draws(size(batch), seed, part, True, levelled):
             return per_example_losses(model, loss, tree_map(torch.clone, batch), size(batch)).detach(), trace
     finally:
         for handle in handles:
@@ -225,7 +227,8 @@ def check_losses(model: nn.Module, loss: Loss, batch: Batch, seed: int, toleranc
     """Check that no example's loss depends on another example, and that f(batch)[i] = f(x_i).
 
     Random numbers are given to the records by each assignment of `RECORD_PARTS` in turn, until the check passes. Under every assignment
-    they have the same distribution, so one assignment that passes is enough.
+    they have the same distribution, so one assignment that passes is enough. The last attempt levels draws for the places of all records
+    together (`same_draws`). It is made for a program with doubt only, whose gradients are computed from each record separately.
 
     Args:
         seed: Seed of the random numbers that the model draws.
@@ -238,9 +241,12 @@ def check_losses(model: nn.Module, loss: Loss, batch: Batch, seed: int, toleranc
         InputError: An example's loss depends on another example. The message names the module that combines them.
     """
     first_error: InputError | None = None
-    for part in RECORD_PARTS:
+    attempts: list[tuple[RecordPart, set[int] | None]] = [(part, None) for part in RECORD_PARTS]
+    if doubt is not None:
+        attempts.append((RECORD_PARTS[0], set()))
+    for part, levelled in attempts:
         try:
-            check_losses_with(model, loss, batch, seed, tolerance, doubt, part)
+            check_losses_with(model, loss, batch, seed, tolerance, doubt, part, levelled)
             return
         except InputError as problem:
             first_error = first_error or problem
@@ -249,7 +255,14 @@ def check_losses(model: nn.Module, loss: Loss, batch: Batch, seed: int, toleranc
 
 
 def check_losses_with(
-    model: nn.Module, loss: Loss, batch: Batch, seed: int, tolerance: float, doubt: str | None, part: RecordPart
+    model: nn.Module,
+    loss: Loss,
+    batch: Batch,
+    seed: int,
+    tolerance: float,
+    doubt: str | None,
+    part: RecordPart,
+    levelled: set[int] | None,
 ) -> None:
     """Make the check of `check_losses` with one assignment of random numbers to the records.
 
@@ -257,16 +270,16 @@ def check_losses_with(
     the loss may then change by a few `MACHINE_EPSILONS` only.
     """
     rows = range(size(batch))
-    losses, trace = trace_outputs(model, loss, batch, seed, part)
+    losses, trace = trace_outputs(model, loss, batch, seed, part, levelled)
     neighbour_tolerance = MACHINE_EPSILONS * torch.finfo(losses.dtype).eps if doubt is None else tolerance
     for row in rows[:TRIED]:
         others = [other for other in rows if other != row]
         neighbour = replace_example(batch, row, others[0])
-        neighbour_losses, neighbour_trace = trace_outputs(model, loss, neighbour, seed, part)
+        neighbour_losses, neighbour_trace = trace_outputs(model, loss, neighbour, seed, part, levelled)
         if not outputs_agree(neighbour_losses[others], losses[others], neighbour_tolerance):
             first, second = TracedRows(trace, others, len(rows)), TracedRows(neighbour_trace, others, len(rows))
             raise mixing_error(model, doubt, first, second, neighbour_tolerance)
-        loss_alone, trace_alone = trace_outputs(model, loss, take(batch, [row]), seed, part)
+        loss_alone, trace_alone = trace_outputs(model, loss, take(batch, [row]), seed, part, levelled)
         if not outputs_agree(losses[row : row + 1], loss_alone, tolerance):
             first, second = TracedRows(trace, [row], len(rows)), TracedRows(trace_alone, [0], count=1)
             raise mixing_error(model, doubt, first, second, tolerance)

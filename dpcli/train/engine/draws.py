@@ -115,7 +115,9 @@ RECORD_PARTS: tuple[RecordPart, ...] = (
 
 
 @contextmanager
-def same_draws(size: int, seed: int, part: RecordPart = adjacent, refuses_orders: bool = False) -> Iterator[None]:
+def same_draws(
+    size: int, seed: int, part: RecordPart = adjacent, refuses_orders: bool = False, levelled: set[int] | None = None
+) -> Iterator[None]:
     """Make every random operator give the same numbers to every record, whatever was drawn before.
 
     A record then receives the same numbers in a batch and alone. This holds if the program draws for all records at once, for one record
@@ -125,19 +127,23 @@ def same_draws(size: int, seed: int, part: RecordPart = adjacent, refuses_orders
         part: Position of a record where a dimension has several indices for each record.
         refuses_orders: Whether a random order of as many things as there are records raises InputError. The isolation check asks for it,
             with numbers of records that are no length of anything else; three records could be mistaken for three colours.
+        levelled: Numbers of the draws, counted from 1, that give the same number at every place. Draws of several numbers that have no
+            dimension as long as the batch are added to it. None for no such draws. Dropout in packed sequences, for example, draws for the
+            places of all records together, and a record would receive other numbers beside longer records.
 
     Edge cases: if another dimension of a tensor is as long as the batch, the numbers may be repeated along the wrong dimension.
     """
-    with torch.random.fork_rng(devices=range(torch.cuda.device_count())), SameDraws(size, seed, part, refuses_orders):
+    with torch.random.fork_rng(devices=range(torch.cuda.device_count())), SameDraws(size, seed, part, refuses_orders, levelled):
         yield
 
 
 class SameDraws(TorchDispatchMode):  # type: ignore[no-untyped-call]
     """The dispatch mode of `same_draws`."""
 
-    def __init__(self, size: int, seed: int, part: RecordPart, refuses_orders: bool) -> None:
+    def __init__(self, size: int, seed: int, part: RecordPart, refuses_orders: bool, levelled: set[int] | None) -> None:
         super().__init__()  # type: ignore[no-untyped-call]
-        self.size, self.seed, self.part, self.refuses_orders, self.draw_count = size, seed, part, refuses_orders, 0
+        self.size, self.seed, self.part, self.refuses_orders, self.levelled = size, seed, part, refuses_orders, levelled
+        self.draw_count = 0
 
     def __torch_dispatch__(self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None) -> Any:
         kwargs = kwargs or {}
@@ -149,11 +155,21 @@ class SameDraws(TorchDispatchMode):  # type: ignore[no-untyped-call]
         self.draw_count += 1
         self.seed_draw()
         drawn = func(*args, **kwargs)
+        if self.is_levelled(drawn):
+            return level(func, args, drawn)
         if any(record_dim(tensor.shape, self.size) for tensor in tensors(drawn)):  # otherwise all records share the numbers
             for row in range(self.size):
                 self.seed_draw()
                 self.draw_row(row, drawn, func, args, kwargs)
         return drawn
+
+    def is_levelled(self, drawn: Any) -> bool:
+        """Return whether the present draw gives the same number at every place."""
+        if self.levelled is None:
+            return False
+        if self.size > 1 and any(value.numel() > 1 and self.size not in value.shape for value in tensors(drawn)):
+            self.levelled.add(self.draw_count)
+        return self.draw_count in self.levelled
 
     def seed_draw(self) -> None:
         """Seed torch's generators from the seed and, after `MOST_EQUAL_DRAWS` draws, also from the number of the draw."""
@@ -178,6 +194,16 @@ class SameDraws(TorchDispatchMode):  # type: ignore[no-untyped-call]
             elif part.numel() == source.numel():  # the part has a dimension for copies
                 part.copy_(source.reshape(part.shape))
             # In a permutation of all records, a record has another number of numbers. Such a permutation has no part of one record.
+
+
+def level(func: Any, args: tuple[Any, ...], drawn: Any) -> Any:
+    """Return drawn numbers with the same number at every place: dropout that keeps all, and 1/2 for other draws. Integers are unchanged."""
+    if func is torch.ops.aten.native_dropout.default:
+        return func(args[0], 0.0, True)
+    for value in tensors(drawn):
+        if value.is_floating_point():
+            value.fill_(1.0 if "bernoulli" in func.__name__ else 0.5)
+    return drawn
 
 
 def record_view(value: Tensor, row: int, size: int, part: RecordPart) -> Tensor:

@@ -64,6 +64,23 @@ class ListOfSequences(Packed):
         return self.fc(torch.cat([hidden[-2], hidden[-1]], 1))
 
 
+class PackedDropout(nn.Module):
+    """Dropout of packed sequences, whose numbers are drawn for the steps of all records together."""
+
+    def __init__(self, layers: int, mixes: bool = False) -> None:
+        super().__init__()
+        self.embedding, self.fc, self.mixes = nn.Embedding(20, 8), nn.Linear(6, 4), mixes
+        self.lstm = nn.LSTM(8, 6, num_layers=layers, dropout=0.3 if layers > 1 else 0.0, batch_first=True)
+
+    def forward(self, ids: Tensor, lengths: Tensor) -> Tensor:
+        embedded = F.dropout(self.embedding(ids), 0.2)  # of each record
+        packed = rnn.pack_padded_sequence(embedded, lengths.cpu(), batch_first=True, enforce_sorted=False)
+        if self.lstm.num_layers == 1:
+            packed = packed._replace(data=F.dropout(packed.data, 0.3))
+        last = self.lstm(packed)[1][0][-1]
+        return self.fc(last - last.mean(0) if self.mixes else last)
+
+
 class Cells(nn.Module):
     """A recurrent network that is written as a loop over cells."""
 
@@ -910,6 +927,10 @@ GPT2 = {"vocab_size": 20, "n_positions": 16, "n_embd": 8, "n_layer": 1, "n_head"
 VARIANTS: dict[str, Program] = {
     "packed LSTM, sorted by the model": P(SortedByLength, lengthened, by_length),
     "packed LSTM, of a list": P(ListOfSequences, lengthened, by_length),
+    "packed LSTM, dropout between its layers": P(lambda: PackedDropout(2), lengthened, by_length),
+    "packed LSTM, dropout of its inputs": P(lambda: PackedDropout(1), lengthened, by_length),
+    "packed LSTM, dropout between its layers, centred": P(lambda: PackedDropout(2, True), lengthened, by_length, APART),
+    "packed LSTM, dropout of its inputs, centred": P(lambda: PackedDropout(1, True), lengthened, by_length, APART),
     "GRU cells": P(lambda: Cells(nn.GRUCell), tokens, classify),
     "LSTM cells": P(lambda: Cells(nn.LSTMCell), tokens, classify),
     "RNN cells": P(lambda: Cells(nn.RNNCell), tokens, classify),
