@@ -6,7 +6,8 @@ planted.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
 
 import numpy as np
 import pytest
@@ -15,7 +16,7 @@ import torch
 from dpcli.random import streams as randomness
 from dpcli.train.engine import sums
 from dpcli.train.engine.sums import Sums
-from dpcli.train.noise import Independent
+from dpcli.train.noise import Noise
 from dpcli.train.step import loop, prepare
 from tests.audit import noises
 from tests.cases import fresh_random
@@ -24,8 +25,31 @@ from tests.train.entries import MAIN
 RARE = MAIN.replace("batch_size = 50", "rate = 0.001").replace("steps = 20", "steps = 40")
 
 
+@dataclass
+class Given:
+    """Noise of one step that is given."""
+
+    drawn_std: float
+    values: np.ndarray
+
+    def parts(self, count: int) -> Iterator[np.ndarray]:
+        return iter((self.values,))
+
+
+def with_noise(patch: pytest.MonkeyPatch, drawn: Callable[[Noise, Mapping[str, torch.Size]], Mapping[str, torch.Tensor]]) -> None:
+    """Let every step add the noise that a function returns, given the right noise and the shapes of the parameters."""
+    real = loop.add_noise
+
+    def add(sums: Mapping[str, torch.Tensor], noise: Noise, scale: float = 1.0) -> None:
+        values = drawn(noise, {name: value.shape for name, value in sums.items()})
+        flat = np.concatenate([values[name].double().numpy().ravel() for name in sums])
+        real(sums, Given(noise.drawn_std, flat), scale)  # type: ignore[arg-type]
+
+    patch.setattr(loop, "add_noise", add)
+
+
 def no_noise(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(Independent, "next", lambda self, shapes: {name: torch.zeros(shape) for name, shape in shapes.items()})
+    with_noise(patch, lambda noise, shapes: {name: torch.zeros(shape) for name, shape in shapes.items()})
 
 
 def scaled(factor: float) -> Callable[[pytest.MonkeyPatch], None]:
@@ -37,8 +61,8 @@ def scaled(factor: float) -> Callable[[pytest.MonkeyPatch], None]:
 
 
 def drawn_once(patch: pytest.MonkeyPatch) -> None:
-    real, kept = Independent.next, {}
-    patch.setattr(Independent, "next", lambda self, shapes: kept.setdefault(id(self), real(self, shapes)))
+    kept: dict[int, Mapping[str, torch.Tensor]] = {}
+    with_noise(patch, lambda noise, shapes: kept.setdefault(id(noise), noise.next(shapes)))
 
 
 def fixed_seed(patch: pytest.MonkeyPatch) -> None:
@@ -115,27 +139,26 @@ def drawn_more_often(patch: pytest.MonkeyPatch) -> None:
 def noise_by_batch(patch: pytest.MonkeyPatch) -> None:
     """Scale the noise by the number of records drawn, over the expected number."""
     drawn, backward = [1], loop.Trainer.backward
-    real = Independent.next
 
     def noted(self: loop.Trainer, batch: torch.Tensor, *rest: object) -> None:
         drawn[0] = max(1, len(batch))
         backward(self, batch, *rest)  # type: ignore[arg-type]
 
     patch.setattr(loop.Trainer, "backward", noted)
-    patch.setattr(Independent, "next", lambda self, shapes: {k: v * drawn[0] / 50.0 for k, v in real(self, shapes).items()})
+    with_noise(patch, lambda noise, shapes: {name: value * drawn[0] / 50.0 for name, value in noise.next(shapes).items()})
 
 
 def changed(change: Callable[[str, torch.Tensor, int], torch.Tensor]) -> Callable[[pytest.MonkeyPatch], None]:
     """Return a bug that changes noise of standard deviation 1, by a function of the tensor's name, the noise and the number of the step."""
 
     def plant(patch: pytest.MonkeyPatch) -> None:
-        real, steps = Independent.next, {}
+        steps: dict[int, int] = {}
 
-        def noise(self, shapes):
-            steps[id(self)] = steps.get(id(self), -1) + 1
-            return {name: change(name, value / 2.0, steps[id(self)]) * 2.0 for name, value in real(self, shapes).items()}
+        def drawn(noise: Noise, shapes: Mapping[str, torch.Size]) -> Mapping[str, torch.Tensor]:
+            steps[id(noise)] = steps.get(id(noise), -1) + 1
+            return {name: change(name, value / 2.0, steps[id(noise)]) * 2.0 for name, value in noise.next(shapes).items()}
 
-        patch.setattr(Independent, "next", noise)
+        with_noise(patch, drawn)
 
     return plant
 

@@ -24,6 +24,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
+from dpcli.base.errors import InternalError
 from dpcli.mechanisms.noise.gaussian_spec import GaussianSpec
 from dpcli.mechanisms.spec import Spec
 from dpcli.random.streams import Stream, grid_of, normals, round_to_grid, rounding_shift
@@ -171,7 +172,11 @@ def add_noise(sums: Mapping[str, Tensor], noise: Noise, scale: float = 1.0) -> N
 
 
 def parts_with_targets(parts: Iterable[Reals], vectors: Sequence[Array]) -> Iterator[tuple[Reals, Array]]:
-    """Yield the parts of one vector next to what they are added to, which is the concatenation of `vectors`, as pairs of equal length."""
+    """Yield the parts of one vector next to what they are added to, which is the concatenation of `vectors`, as pairs of equal length.
+
+    Raises InternalError if the parts end before the vectors do.
+    """
+    left = sum(map(len, vectors))
     targets = iter(vectors)
     target = next(targets)
     for part in parts:
@@ -180,7 +185,9 @@ def parts_with_targets(parts: Iterable[Reals], vectors: Sequence[Array]) -> Iter
                 target = next(targets)
             count = min(len(part), len(target))
             yield part[:count], target[:count]
-            part, target = part[count:], target[count:]
+            part, target, left = part[count:], target[count:], left - count
+    if left:
+        raise InternalError(f"expected noise for every number, found none for the last {left}")
 
 
 def set_gradients(model: nn.Module, noisy: Mapping[str, Tensor], expected_batch: float) -> None:

@@ -27,14 +27,13 @@ import hashlib, os, sys
 import dpcli.train.engine.per_example, dpcli.train.run.ranks, dpcli.train.run.training_run, dpcli.train.step.prepare
 from dpcli.cli.main import run
 from dpcli.train.noise import Independent
-real = Independent.next
-def next(self, shapes):
-    noise = real(self, shapes)
-    digest = hashlib.sha256(b"".join(value.numpy().tobytes() for value in noise.values())).hexdigest()
-    with open("diary", "a") as file:
-        file.write(digest + "\\n")
-    return noise
-Independent.next = next
+real = Independent.parts
+def parts(self, count):
+    for part in real(self, count):
+        with open("diary", "a") as file:
+            file.write(hashlib.sha256(part.tobytes()).hexdigest() + "\\n")
+        yield part
+Independent.parts = parts
 for line in sys.stdin:
     child = os.fork()
     if child == 0:

@@ -90,6 +90,15 @@ def test_every_number_of_the_sums_gets_its_own_noise_wherever_the_parts_end(monk
         assert all(sums[name] is held[name] and torch.equal(sums[name], expected[name]) for name in held), scale
 
 
+def test_a_step_without_noise_for_its_last_numbers_is_an_error() -> None:
+    class Short(Independent):
+        def parts(self, count: int) -> Any:
+            return super().parts(count - 2)
+
+    with pytest.raises(InternalError, match="expected noise for every number, found none for the last 2"):
+        add_noise({"w": torch.zeros(7), "b": torch.zeros(3)}, Short(1.0, SystemStream()))
+
+
 STD, TRIALS = 20.0, 40  # a record of length 1 is then seen in 51 % of the trials
 
 
