@@ -187,7 +187,7 @@ def parts_with_targets(parts: Iterable[Reals], vectors: Sequence[Array]) -> Iter
             yield part[:count], target[:count]
             part, target, left = part[count:], target[count:], left - count
     if left:
-        raise InternalError(f"expected noise for every number, found none for the last {left}")
+        raise InternalError(f"expected noise for every number, found {left} numbers without noise")
 
 
 def set_gradients(model: nn.Module, noisy: Mapping[str, Tensor], expected_batch: float) -> None:

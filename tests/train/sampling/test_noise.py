@@ -95,7 +95,7 @@ def test_a_step_without_noise_for_its_last_numbers_is_an_error() -> None:
         def parts(self, count: int) -> Any:
             return super().parts(count - 2)
 
-    with pytest.raises(InternalError, match="expected noise for every number, found none for the last 2"):
+    with pytest.raises(InternalError, match="expected noise for every number, found 2 numbers without noise"):
         add_noise({"w": torch.zeros(7), "b": torch.zeros(3)}, Short(1.0, SystemStream()))
 
 
