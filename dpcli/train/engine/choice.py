@@ -203,7 +203,7 @@ def restored_generators(model: nn.Module) -> AbstractContextManager[None]:
 
 
 def trace_outputs(
-    model: nn.Module, loss: Loss, batch: Batch, seed: int, part: RecordPart, levelled: set[int] | None
+    model: nn.Module, loss: Loss, batch: Batch, seed: int, part: RecordPart, undropped: set[int] | None
 ) -> tuple[Tensor, Trace]:
     """Return the losses, and the outputs of every module in the order of its calls. All records draw the same random numbers.
 
@@ -216,7 +216,7 @@ def trace_outputs(
 
     handles = [module.register_forward_hook(partial(record_outputs, name)) for name, module in model.named_modules()]
     try:
-        with torch.enable_grad(), same_draws(size(batch), seed, part, True, levelled):
+        with torch.enable_grad(), same_draws(size(batch), seed, part, True, undropped):
             return per_example_losses(model, loss, tree_map(torch.clone, batch), size(batch)).detach(), trace
     finally:
         for handle in handles:
@@ -227,8 +227,9 @@ def check_losses(model: nn.Module, loss: Loss, batch: Batch, seed: int, toleranc
     """Check that no example's loss depends on another example, and that f(batch)[i] = f(x_i).
 
     Random numbers are given to the records by each assignment of `RECORD_PARTS` in turn, until the check passes. Under every assignment
-    they have the same distribution, so one assignment that passes is enough. The last attempt levels draws for the places of all records
-    together (`same_draws`). It is made for a program with doubt only, whose gradients are computed from each record separately.
+    they have the same distribution, so one assignment that passes is enough. In the last attempt, dropout that draws for the places of all
+    records together keeps everything (`same_draws`). This attempt is made for a program with doubt only, whose gradients are computed from
+    each record separately.
 
     Args:
         seed: Seed of the random numbers that the model draws.
@@ -244,9 +245,9 @@ def check_losses(model: nn.Module, loss: Loss, batch: Batch, seed: int, toleranc
     attempts: list[tuple[RecordPart, set[int] | None]] = [(part, None) for part in RECORD_PARTS]
     if doubt is not None:
         attempts.append((RECORD_PARTS[0], set()))
-    for part, levelled in attempts:
+    for part, undropped in attempts:
         try:
-            check_losses_with(model, loss, batch, seed, tolerance, doubt, part, levelled)
+            check_losses_with(model, loss, batch, seed, tolerance, doubt, part, undropped)
             return
         except InputError as problem:
             first_error = first_error or problem
@@ -262,7 +263,7 @@ def check_losses_with(
     tolerance: float,
     doubt: str | None,
     part: RecordPart,
-    levelled: set[int] | None,
+    undropped: set[int] | None,
 ) -> None:
     """Make the check of `check_losses` with one assignment of random numbers to the records.
 
@@ -270,16 +271,16 @@ def check_losses_with(
     the loss may then change by a few `MACHINE_EPSILONS` only.
     """
     rows = range(size(batch))
-    losses, trace = trace_outputs(model, loss, batch, seed, part, levelled)
+    losses, trace = trace_outputs(model, loss, batch, seed, part, undropped)
     neighbour_tolerance = MACHINE_EPSILONS * torch.finfo(losses.dtype).eps if doubt is None else tolerance
     for row in rows[:TRIED]:
         others = [other for other in rows if other != row]
         neighbour = replace_example(batch, row, others[0])
-        neighbour_losses, neighbour_trace = trace_outputs(model, loss, neighbour, seed, part, levelled)
+        neighbour_losses, neighbour_trace = trace_outputs(model, loss, neighbour, seed, part, undropped)
         if not outputs_agree(neighbour_losses[others], losses[others], neighbour_tolerance):
             first, second = TracedRows(trace, others, len(rows)), TracedRows(neighbour_trace, others, len(rows))
             raise mixing_error(model, doubt, first, second, neighbour_tolerance)
-        loss_alone, trace_alone = trace_outputs(model, loss, take(batch, [row]), seed, part, levelled)
+        loss_alone, trace_alone = trace_outputs(model, loss, take(batch, [row]), seed, part, undropped)
         if not outputs_agree(losses[row : row + 1], loss_alone, tolerance):
             first, second = TracedRows(trace, [row], len(rows)), TracedRows(trace_alone, [0], count=1)
             raise mixing_error(model, doubt, first, second, tolerance)

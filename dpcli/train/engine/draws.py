@@ -28,6 +28,9 @@ EXPECTED_LOSS = "expected a loss for each example that depends on it alone"  # b
 # Advice for programs that compare examples.
 REMEDY = "what an example is compared with, such as negatives, must be part of the example or public"
 
+# Operators that draw for dropout. Their probability is a number, so nothing but the dropout depends on what is drawn.
+DROPOUT = frozenset({torch.ops.aten.native_dropout.default, torch.ops.aten.bernoulli_.float})
+
 # A function (tensor, dimension, record, number of records) that returns a view of one record's part along a dimension.
 RecordPart = Callable[[Tensor, int, int, int], Tensor]
 
@@ -116,7 +119,7 @@ RECORD_PARTS: tuple[RecordPart, ...] = (
 
 @contextmanager
 def same_draws(
-    size: int, seed: int, part: RecordPart = adjacent, refuses_orders: bool = False, levelled: set[int] | None = None
+    size: int, seed: int, part: RecordPart = adjacent, refuses_orders: bool = False, undropped: set[int] | None = None
 ) -> Iterator[None]:
     """Make every random operator give the same numbers to every record, whatever was drawn before.
 
@@ -127,22 +130,22 @@ def same_draws(
         part: Position of a record where a dimension has several indices for each record.
         refuses_orders: Whether a random order of as many things as there are records raises InputError. The isolation check asks for it,
             with numbers of records that are no length of anything else; three records could be mistaken for three colours.
-        levelled: Numbers of the draws, counted from 1, that give the same number at every place. Draws of several numbers that have no
-            dimension as long as the batch are added to it. None for no such draws. Dropout in packed sequences, for example, draws for the
-            places of all records together, and a record would receive other numbers beside longer records.
+        undropped: Numbers of the draws of dropout, counted from 1, that keep everything. Draws of several numbers that have no dimension as
+            long as the batch are added to it. None for no such draws. Dropout in packed sequences draws for the places of all records
+            together, and a record would receive other numbers beside longer records.
 
     Edge cases: if another dimension of a tensor is as long as the batch, the numbers may be repeated along the wrong dimension.
     """
-    with torch.random.fork_rng(devices=range(torch.cuda.device_count())), SameDraws(size, seed, part, refuses_orders, levelled):
+    with torch.random.fork_rng(devices=range(torch.cuda.device_count())), SameDraws(size, seed, part, refuses_orders, undropped):
         yield
 
 
 class SameDraws(TorchDispatchMode):  # type: ignore[no-untyped-call]
     """The dispatch mode of `same_draws`."""
 
-    def __init__(self, size: int, seed: int, part: RecordPart, refuses_orders: bool, levelled: set[int] | None) -> None:
+    def __init__(self, size: int, seed: int, part: RecordPart, refuses_orders: bool, undropped: set[int] | None) -> None:
         super().__init__()  # type: ignore[no-untyped-call]
-        self.size, self.seed, self.part, self.refuses_orders, self.levelled = size, seed, part, refuses_orders, levelled
+        self.size, self.seed, self.part, self.refuses_orders, self.undropped = size, seed, part, refuses_orders, undropped
         self.draw_count = 0
 
     def __torch_dispatch__(self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None) -> Any:
@@ -155,21 +158,21 @@ class SameDraws(TorchDispatchMode):  # type: ignore[no-untyped-call]
         self.draw_count += 1
         self.seed_draw()
         drawn = func(*args, **kwargs)
-        if self.is_levelled(drawn):
-            return level(func, args, drawn)
+        if self.is_undropped(func, drawn):
+            return keep_all(func, args, drawn)
         if any(record_dim(tensor.shape, self.size) for tensor in tensors(drawn)):  # otherwise all records share the numbers
             for row in range(self.size):
                 self.seed_draw()
                 self.draw_row(row, drawn, func, args, kwargs)
         return drawn
 
-    def is_levelled(self, drawn: Any) -> bool:
-        """Return whether the present draw gives the same number at every place."""
-        if self.levelled is None:
+    def is_undropped(self, func: Any, drawn: Any) -> bool:
+        """Return whether the present draw keeps everything. After many draws, a program may repeat one until it is accepted."""
+        if self.undropped is None or func not in DROPOUT or self.draw_count > MOST_EQUAL_DRAWS:
             return False
         if self.size > 1 and any(value.numel() > 1 and self.size not in value.shape for value in tensors(drawn)):
-            self.levelled.add(self.draw_count)
-        return self.draw_count in self.levelled
+            self.undropped.add(self.draw_count)
+        return self.draw_count in self.undropped
 
     def seed_draw(self) -> None:
         """Seed torch's generators from the seed and, after `MOST_EQUAL_DRAWS` draws, also from the number of the draw."""
@@ -196,14 +199,9 @@ class SameDraws(TorchDispatchMode):  # type: ignore[no-untyped-call]
             # In a permutation of all records, a record has another number of numbers. Such a permutation has no part of one record.
 
 
-def level(func: Any, args: tuple[Any, ...], drawn: Any) -> Any:
-    """Return drawn numbers with the same number at every place: dropout that keeps all, and 1/2 for other draws. Integers are unchanged."""
-    if func is torch.ops.aten.native_dropout.default:
-        return func(args[0], 0.0, True)
-    for value in tensors(drawn):
-        if value.is_floating_point():
-            value.fill_(1.0 if "bernoulli" in func.__name__ else 0.5)
-    return drawn
+def keep_all(func: Any, args: tuple[Any, ...], drawn: Any) -> Any:
+    """Return the result of a call that draws for dropout, as if nothing was dropped."""
+    return func(args[0], 0.0, True) if func is torch.ops.aten.native_dropout.default else drawn.fill_(1)
 
 
 def record_view(value: Tensor, row: int, size: int, part: RecordPart) -> Tensor:

@@ -116,20 +116,11 @@ REFUSALS = [
 def refuse(model: nn.Module) -> None:
     """Raise InputError for a model that cannot be trained with per-example gradients.
 
-    Its modules mix examples or update buffers (`REFUSALS`), it has no parameter to train, or a parameter is lazy, is complex, or has a
-    hook on its gradient. Or a parameter or a buffer is sparse.
+    Its modules mix examples or update buffers (`REFUSALS`), it has no parameter to train, or a parameter is lazy, is complex, or has a hook
+    on its gradient.
     """
-    for name, value in (*model.named_parameters(), *model.named_buffers()):
-        if value.layout is not torch.strided:
-            raise InputError(
-                f"model: {name}: expected a dense tensor, which a file of weights can hold, found {value.layout}; "
-                "keep a constant matrix as an attribute instead of a buffer"
-            )
+    require_shapes(model)
     for name, parameter in model.named_parameters():
-        if is_lazy(parameter):
-            raise InputError(
-                f"model: {name}: expected a parameter with a shape, found a lazy one; run public data through the model once"
-            )
         if parameter.is_complex():
             raise InputError(f"model: {name}: expected real parameters, found complex ones; noise would cover them only in part")
         if has_hooks(parameter):
@@ -146,6 +137,15 @@ def refuse(model: nn.Module) -> None:
                 )
     if not any(parameter.requires_grad for parameter in model.parameters()):
         raise InputError("model: no parameter has requires_grad: nothing to train")
+
+
+def require_shapes(model: nn.Module) -> None:
+    """Raise InputError if a parameter or a buffer is lazy, so that it has no shape yet."""
+    for name, value in (*model.named_parameters(), *model.named_buffers()):
+        if is_lazy(value):
+            raise InputError(
+                f"model: {name}: expected a tensor with a shape, found a lazy one; run public data through the model once"
+            )
 
 
 def has_power_iteration(module: nn.Module) -> bool:

@@ -278,8 +278,8 @@ def equal(a: object, b: object) -> bool:
     if isinstance(a, Tensor) and isinstance(b, Tensor):
         if a.shape != b.shape or a.dtype != b.dtype or a.layout != b.layout or a.is_meta != b.is_meta:
             return False
-        if a.layout is torch.sparse_coo:
-            a, b = a.coalesce(), b.coalesce()
+        if a.layout is not torch.strided:
+            a, b = a.to_sparse().coalesce(), b.to_sparse().coalesce()
             return equal(a.indices(), b.indices()) and equal(a.values(), b.values())
         return a.is_meta or bool(((a == b) | ((a != a) & (b != b))).all())
     return type(a) is type(b) and bool(a == b)

@@ -182,11 +182,14 @@ def try_records(model: nn.Module, loss: Loss, draw: Draw, program: Program) -> N
 
 
 def batch_size_for(model: nn.Module, record: Batch) -> int:
-    """Return a batch size that divides no length of a record or a parameter. Return the first candidate if there is none."""
-    lengths = set[int]()
-    for tensor in (*tree_leaves(record), *model.parameters()):
-        lengths.update(tensor.shape)
-    return next((count for count in BATCH_SIZES if all(length % count for length in lengths)), BATCH_SIZES[0])
+    """Return a batch size that divides no length of a record or a parameter. Return the first candidate if there is none.
+
+    Sizes above every length of a record are preferred: sequences of the records, up to their lengths, are then shorter.
+    """
+    lengths = {length for tensor in (*tree_leaves(record), *model.parameters()) for length in tensor.shape}
+    longest = max((length for leaf in tree_leaves(record) for length in leaf.shape[1:]), default=0)
+    suitable = [count for count in BATCH_SIZES if all(length % count for length in lengths)]
+    return next(iter([count for count in suitable if count > longest] + suitable), BATCH_SIZES[0])
 
 
 def copy_of(model: nn.Module) -> nn.Module:

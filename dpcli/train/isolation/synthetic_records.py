@@ -133,8 +133,8 @@ def form_of(leaf: Tensor) -> RecordForm:
 
 
 def scale_numbers(batch: Batch, scale: float) -> Batch:
-    """Return the batch with its floating-point numbers multiplied by a factor."""
-    return tree_map(lambda leaf: leaf * scale if leaf.is_floating_point() else leaf, batch)  # type: ignore[no-any-return]
+    """Return the batch with its floating-point numbers multiplied by a factor. Torch does not multiply numbers of 8 bits."""
+    return tree_map(lambda leaf: leaf * scale if leaf.is_floating_point() and leaf.dtype.itemsize > 1 else leaf, batch)  # type: ignore[no-any-return]
 
 
 def has_floats(batch: Batch) -> bool:

@@ -26,6 +26,7 @@ from dpcli.base.errors import InputError
 from dpcli.random.streams import Streams
 from dpcli.sessions.folder import this_process
 from dpcli.train.engine.method import trained_parameters
+from dpcli.train.engine.per_example import require_shapes
 from dpcli.train.loop.guard import Guard, require_same_parameters
 from dpcli.train.noise import Noise
 from dpcli.train.plan.plan import TrainingPlan
@@ -379,7 +380,8 @@ def require_plain_modes(model: nn.Module) -> None:
 
 
 def require_made_with_gradients(model: nn.Module) -> None:
-    """Raise InputError if a parameter was created under torch.inference_mode, because it can have no gradient."""
+    """Raise InputError if a parameter was created under torch.inference_mode, because it can have no gradient, or if it is lazy."""
+    require_shapes(model)
     for name, parameter in model.named_parameters():
         if parameter.is_inference():
             raise InputError(

@@ -50,7 +50,7 @@ from dpcli.train.step.loop import ROUNDING_OF_RECORD, AdaptiveNorm, Samples, Tra
 from dpcli.train.step.optimizers import optimizer_of, rate_schedule, set_noise_variance
 from dpcli.train.tasks.learning import Learning, Metrics, learning, to_device
 from dpcli.train.tasks.user_code import call_on_records
-from dpcli.train.trained.weights import released_weights
+from dpcli.train.trained.weights import released_weights, require_savable
 
 if TYPE_CHECKING:
     from dpcli.train.run.saved_state import Checkpoint
@@ -125,8 +125,9 @@ class Prepared:
 
         Raises:
             InputError: The program combines records, reads them outside of its batch, changes a buffer or other state, or does not run on
-                synthetic records; or AdamBC is used with correlated noise.
+                synthetic records; or no file can hold its weights; or AdamBC is used with correlated noise.
         """
+        require_savable(self.problem.model)
         for stage in self.plan.first_stages:
             next(self.batches(stage))  # not used: a sampler that cannot draw raises its error now; so does AdamBC in the next line
             set_noise_variance(self.trainer.optimizer, self.noise(stage), 1.0 / stage.expected_batch)

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Mapping
+from contextlib import suppress
 
 import torch
 from torch import Tensor, nn
@@ -22,6 +23,25 @@ def released_weights(model: nn.Module) -> dict[str, Tensor]:
     if all(parameter.requires_grad for parameter in model.parameters()):
         return {**dict(model.named_parameters()), **dict(model.named_buffers())}
     return dict(trained_parameters(model))
+
+
+def require_savable(model: nn.Module) -> None:
+    """Raise InputError for a tensor that no file of weights can hold, such as a sparse or quantised buffer."""
+    from safetensors.torch import save
+
+    savable: set[torch.dtype] = set()
+    for name, value in {**model.state_dict(keep_vars=True), **released_weights(model)}.items():
+        if not torch.is_tensor(value):  # a module may keep any object as its extra state
+            continue
+        if value.dtype not in savable and value.layout is torch.strided:
+            with suppress(Exception):  # torch and safetensors raise several errors
+                save({name: torch.empty(0, dtype=value.dtype)})
+                savable.add(value.dtype)
+        if value.dtype not in savable or value.layout is not torch.strided:
+            raise InputError(
+                f"model: {name}: expected a tensor that a file of weights can hold, found {value.layout} of {value.dtype}; "
+                "keep a constant as an attribute of the model, dense or as torch.sparse_coo"
+            )
 
 
 def frozen_digest(model: nn.Module) -> str | None:

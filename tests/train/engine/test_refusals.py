@@ -55,7 +55,7 @@ def test_instance_norm_without_statistics_is_welcome() -> None:
 
 
 def test_lazy_parameters() -> None:
-    with pytest.raises(InputError, match=r"^model: 0.weight: expected a parameter with a shape, found a lazy one"):
+    with pytest.raises(InputError, match=r"^model: 0.weight: expected a tensor with a shape, found a lazy one"):
         ClippedGradients(nn.Sequential(nn.LazyLinear(3)), classification, Flat(1.0))
 
 

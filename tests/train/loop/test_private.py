@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import subprocess
 import sys
 from collections import deque
@@ -142,7 +143,7 @@ def test_constants_of_every_kind_and_short_unsigned_records_train(begin: Begin) 
     def trains(kind: str) -> None:
         matrix, multiply = KINDS[kind]
         inputs, labels = records()
-        for given in (inputs, (10.0 * inputs.abs()).to(torch.uint16)):
+        for given in (inputs, (10.0 * inputs.abs()).to(torch.uint16), inputs.to(torch.float8_e5m2)):
             before = matrix.clone()
             stepped(begin(Mixed(matrix, multiply), (given, labels), out=f"runs/{kind} {given.dtype}"), STEPS).finish()
             assert equal(matrix, before)
@@ -154,12 +155,16 @@ def test_sparse_records_and_parts_without_numbers_are_named(begin: Begin) -> Non
     inputs, labels = records()
     with pytest.raises(InputError, match="expected dense arrays or tensors whose first dimension"):
         begin(data=(inputs.to_sparse(), labels))
-    sparse = nn.Sequential(nn.Linear(5, 3))
-    sparse.register_buffer("matrix", torch.eye(5).to_sparse())
-    with pytest.raises(
-        InputError, match=r"model: matrix: expected a dense tensor, .* found torch\.sparse_coo; keep a constant matrix"
-    ):
-        begin(sparse)
+    for matrix in (torch.eye(5).to_sparse(), torch.empty(5, dtype=torch.bits8)):
+        model = nn.Sequential(nn.Linear(5, 3))
+        model.register_buffer("matrix", matrix)
+        found = re.escape(f"{matrix.layout} of {matrix.dtype}")
+        with pytest.raises(
+            InputError, match=f"model: matrix: expected a tensor that a file of weights can hold, found {found}; keep"
+        ):
+            begin(model)
+    with pytest.raises(InputError, match=r"model: 0\.weight: expected a tensor with a shape, found a lazy one"):
+        begin(nn.Sequential(nn.LazyLinear(3)))
     for is_trained in (True, False):
         part = nn.Linear(2, 2, device="meta").requires_grad_(is_trained)
         with pytest.raises(InputError, match=r"model: 1\.weight: expected a tensor with numbers, found one on the device meta"):
