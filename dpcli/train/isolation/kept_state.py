@@ -38,6 +38,7 @@ CALLABLES = (functools.partial, types.FunctionType, types.BuiltinMethodType, typ
 # missed. The numbers are arbitrary.
 MOST_VALUES = 100_000  # largest number of values in a snapshot
 MOST_DEPTH = 8  # largest depth of nesting
+SPARSE = frozenset({torch.sparse_coo, torch.sparse_csr, torch.sparse_csc, torch.sparse_bsr, torch.sparse_bsc})
 LITERAL = torch.ops.aten.lift_fresh.default  # the operator by which torch.tensor makes a tensor of numbers in the program
 DRAWS = "random numbers"  # end of the names of generators' states
 
@@ -278,7 +279,7 @@ def equal(a: object, b: object) -> bool:
     if isinstance(a, Tensor) and isinstance(b, Tensor):
         if a.shape != b.shape or a.dtype != b.dtype or a.layout != b.layout or a.is_meta != b.is_meta:
             return False
-        if a.layout is not torch.strided:
+        if a.layout in SPARSE:
             a, b = a.to_sparse().coalesce(), b.to_sparse().coalesce()
             return equal(a.indices(), b.indices()) and equal(a.values(), b.values())
         return a.is_meta or bool(((a == b) | ((a != a) & (b != b))).all())
