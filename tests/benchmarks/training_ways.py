@@ -93,8 +93,10 @@ def releaser(case: Case, place: Place, model: nn.Module, expected: float) -> Cal
 def noise_alone(case: Case, place: Place) -> Step:
     """The noise of one of our steps, which is part of "dpcli" as well."""
     from dpcli.random.streams import system_entropy
+    from dpcli.train.engine.per_example import keep_memory
     from dpcli.train.noise import Independent
 
+    keep_memory()  # as in training: without it, receiving the memory again takes as long as the noise
     model = place.model(case)
     noise, count = Independent(NOISE * NORM, system_entropy().noise), sum(parameter.numel() for parameter in trainable(model))
 
