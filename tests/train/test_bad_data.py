@@ -199,7 +199,7 @@ def test_a_function_that_returns_no_arrays() -> None:
     require_each(RETURNED, check)
 
 
-NO_RECORDS = "bad_user:load: expected dense arrays or tensors whose first dimension counts records"
+NO_RECORDS = "bad_user:load: expected dense arrays or tensors whose first dimension counts records, padded to one length"
 
 
 @pytest.mark.parametrize(

@@ -224,7 +224,8 @@ def _no_description_error(folder: str) -> InputError:
             "training it again with this version costs epsilon again"
         )
     return InputError(
-        f"{folder}: expected a run that has ended, found no {MODEL} and no {DESCRIPTION}: dpcli train FILE writes both"
+        f"{folder}: expected a run that has ended, found no {MODEL} and no {DESCRIPTION}: dpcli train FILE writes both, "
+        "or finish() of dpcli.private"
     )
 
 

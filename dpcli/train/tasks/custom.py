@@ -82,7 +82,9 @@ def checked_batch(records: Any, source: str, path: str, model: nn.Module) -> Bat
         batch = tensors(records, model)
         size(batch)
     except Exception:  # conversion may raise any error, and its message may quote a value
-        raise InputError(f"{path}: {source}: expected dense arrays or tensors whose first dimension counts records") from None
+        raise InputError(
+            f"{path}: {source}: expected dense arrays or tensors whose first dimension counts records, padded to one length"
+        ) from None
     return batch
 
 
