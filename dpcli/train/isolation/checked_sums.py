@@ -122,8 +122,8 @@ def sums_with_check(engine: CheckedSums, batch: Batch, row: int) -> Sums:
         row: Row of the example in the batch. When it is processed alone, the example receives the random numbers that it drew in the batch.
 
     Raises:
-        InputError: The two norms differ by more than rounding, unless the weights have diverged: the rounding of one gradient was up to an
-            eighth of it where an MLP had weights of about 100. The message does not reveal the norms.
+        InputError: The two norms differ by more than the rounding of weights of usual size. Where the weights have diverged, rounding alone
+            may do so: with weights of about 100 in an MLP, two norms differed by up to an eighth. The message does not reveal the norms.
     """
     if engine.method.isolates:
         return engine(batch)

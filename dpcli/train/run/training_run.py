@@ -131,6 +131,7 @@ def _measure_trial(plan: TrainingPlan) -> Estimate:
     import torch
 
     from dpcli.random.streams import system_entropy
+    from dpcli.train.noise import number_count
     from dpcli.train.run.processes import quickest
     from dpcli.train.run.ranks import Ranks
     from dpcli.train.step.prepare import prepare_trial
@@ -141,7 +142,7 @@ def _measure_trial(plan: TrainingPlan) -> Estimate:
     records = prepared.synthetic_batch()
     gradient_seconds = quickest(lambda: trainer.gradients(records))
     noise = prepared.noise(plan.stages[0])
-    count = sum(shape.numel() for shape in trainer.shapes.values())
+    count = number_count(trainer.shapes)
     noise_seconds = quickest(lambda: deque(noise.parts(count), maxlen=0))
     seconds = 0.0
     for stage in plan.stages:

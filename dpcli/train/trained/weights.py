@@ -26,18 +26,21 @@ def released_weights(model: nn.Module) -> dict[str, Tensor]:
 
 
 def require_savable(model: nn.Module) -> None:
-    """Raise InputError for a tensor that no file of weights can hold, such as a sparse or quantised buffer."""
+    """Raise InputError for a tensor that no file of weights can hold, or that no digest can read, such as a sparse buffer."""
     from safetensors.torch import save
 
-    savable: set[torch.dtype] = set()
-    for name, value in {**model.state_dict(keep_vars=True), **released_weights(model)}.items():
+    released = released_weights(model)
+    for name, value in {**model.state_dict(keep_vars=True), **released}.items():
         if not torch.is_tensor(value):  # a module may keep any object as its extra state
             continue
-        if value.dtype not in savable and value.layout is torch.strided:
-            with suppress(Exception):  # torch and safetensors raise several errors
-                save({name: torch.empty(0, dtype=value.dtype)})
-                savable.add(value.dtype)
-        if value.dtype not in savable or value.layout is not torch.strided:
+        is_savable = False
+        with suppress(Exception):  # torch and safetensors raise several errors
+            empty = torch.empty(0, dtype=value.dtype)
+            empty.view(torch.uint8)  # what `frozen_digest` reads
+            if name in released:
+                save({name: empty})
+            is_savable = value.layout is torch.strided
+        if not is_savable:
             raise InputError(
                 f"model: {name}: expected a tensor that a file of weights can hold, found {value.layout} of {value.dtype}; "
                 "keep a constant as an attribute of the model, dense or as torch.sparse_coo"
