@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import io
 import sys
 from collections.abc import Callable
@@ -77,6 +78,8 @@ def number(*arguments):
     return 0.5
 def words(*arguments):
     return {"name": "Alice Smith"}
+def of_columns(model, inputs, labels):
+    return loss(model, (inputs, labels))
 def others():
     return records()
 """
@@ -414,6 +417,7 @@ def run_custom(
 
 
 FOLLOWED = "loss: expected a program that runs on made-up records, found"
+TWO_ARGUMENTS = "expected a function of two arguments, the model and a batch with the structure of the data"
 HIDDEN = "(its message may quote a private record, and is not shown)"
 
 
@@ -428,6 +432,7 @@ HIDDEN = "(its message may quote a private record, and is not shown)"
         ({"loss": "quotes"}, f"{FOLLOWED} ValueError at bad_user.py, line 19 {HIDDEN}"),
         ({"data": "quotes"}, f"bad_user:quotes: raised ValueError at bad_user.py, line 19 {HIDDEN}"),
         ({"data": "decodes"}, f"bad_user:decodes: raised JSONDecodeError at bad_user.py, line 22 {HIDDEN}"),
+        ({"loss": "of_columns"}, f"bad_user:of_columns: {TWO_ARGUMENTS}, found one of model, inputs, labels"),
         ({"loss": "number"}, "bad_user:number: expected a tensor with one loss for each record, found float"),
         ({"metric": "number"}, "bad_user:number: expected metrics as a mapping of names to numbers, found float"),
         ({"metric": "words"}, "bad_user:words: expected metrics as a mapping of names to numbers, found dict"),
@@ -435,6 +440,57 @@ HIDDEN = "(its message may quote a private record, and is not shown)"
 )
 def test_functions_that_fail(given: dict[str, str], words: str) -> None:
     assert run_custom(**given) == (2, words)
+
+
+@pytest.mark.parametrize(
+    ("loss", "found"),
+    [
+        (lambda: None, "no arguments"),
+        (lambda batch: batch, "batch"),
+        (lambda model, inputs, labels: inputs, "model, inputs, labels"),
+        (lambda model, *, batch: batch, "model, batch"),
+        (functools.partial(lambda model, batch: batch, None), "batch"),
+    ],
+)
+def test_a_loss_of_other_arguments_is_refused_by_their_names(loss: Callable[..., Any], found: str) -> None:
+    with pytest.raises(InputError) as problem:
+        custom.own_loss("loss", loss)
+    assert str(problem.value) == f"loss: {TWO_ARGUMENTS}, found one of {found}"
+
+
+class Callables:
+    def method(self, model: nn.Module, batch: torch.Tensor) -> torch.Tensor:
+        return batch
+
+    def __call__(self, model: nn.Module, batch: torch.Tensor) -> torch.Tensor:
+        return batch
+
+
+def spread(function: Callable[..., Any]) -> Callable[..., Any]:
+    """A decorator that passes the columns of a batch on: the function behind it takes three arguments."""
+
+    @functools.wraps(function)
+    def spreading(model: nn.Module, batch: Any) -> Any:
+        return function(model, *batch)
+
+    return spreading
+
+
+@pytest.mark.parametrize(
+    "loss",
+    [
+        lambda *arguments: arguments[1],
+        lambda model, batch, smoothing=0.1: batch,
+        functools.partial(lambda model, batch, smoothing: batch, smoothing=0.1),
+        Callables().method,
+        Callables(),
+        spread(lambda model, batch: batch),
+        torch.sub,
+    ],
+)
+def test_a_loss_that_can_be_called_with_two_arguments_is_called(loss: Callable[..., Any]) -> None:
+    function = custom.own_loss("loss", loss)
+    assert torch.is_tensor(function(torch.zeros(1), torch.zeros(1, 3)))  # type: ignore[arg-type]
 
 
 def test_a_loss_that_branches_on_values_is_taken_one_record_at_a_time() -> None:

@@ -93,6 +93,13 @@ class Method(Protocol):
         """Yield the gradients of consecutive parts of the batch. Raises Unsuitable if the method does not apply to the model."""
 
 
+# What a loss that is not one number per example should be instead.
+NO_MEAN = (
+    'a mean over the batch hides the contribution of each example: use reduction="none", '
+    "on the logits where the model returns a loss of its own"
+)
+
+
 def per_example_losses(model: nn.Module, loss: Loss, batch: Batch, size: int) -> Tensor:
     """Return the losses, one per example.
 
@@ -103,8 +110,7 @@ def per_example_losses(model: nn.Module, loss: Loss, batch: Batch, size: int) ->
         losses = loss(model, batch)
     if losses.shape != (size,):
         raise InputError(
-            f"loss: expected one loss per example, shape ({size},) for {size} examples, found shape {tuple(losses.shape)}; "
-            'a mean over the batch hides the contribution of each example: use reduction="none"'
+            f"loss: expected one loss per example, shape ({size},) for {size} examples, found shape {tuple(losses.shape)}; {NO_MEAN}"
         )
     return losses
 

@@ -26,7 +26,7 @@ from dpcli.base.errors import DpcliError, InputError
 from dpcli.train.engine.batches import Batch
 from dpcli.train.engine.capture import gradients
 from dpcli.train.engine.draws import EXPECTED_LOSS
-from dpcli.train.engine.method import Loss, RaisedErrors, no_validation_by_default, trained_parameters
+from dpcli.train.engine.method import NO_MEAN, Loss, RaisedErrors, no_validation_by_default, trained_parameters
 from dpcli.train.isolation.batch_size import Shapes, batch_symbol, called_by_operator
 from dpcli.train.isolation.layout import AlongRecords, Merged, Unknown
 from dpcli.train.isolation.synthetic_records import KINDS, NumberKind
@@ -146,10 +146,7 @@ def require_losses(losses: Any, tracker: LayoutTracker) -> None:
     """
     if not torch.is_tensor(losses) or losses.dim() != 1 or bool(losses.shape[0] != tracker.size):
         shape = f"shape {tuple(losses.shape)}" if torch.is_tensor(losses) else type(losses).__name__
-        raise InputError(
-            f"loss: expected one loss per example, shape (B,) for B examples, found {shape}; "
-            'a mean over the batch hides the contribution of each example: use reduction="none"'
-        )
+        raise InputError(f"loss: expected one loss per example, shape (B,) for B examples, found {shape}; {NO_MEAN}")
     layout = tracker.layout_of(losses)
     if isinstance(layout, Merged):
         raise InputError(f"loss: {EXPECTED_LOSS}, found {layout.how}")

@@ -7,6 +7,7 @@ folder relative names start.
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, NoReturn
 
@@ -65,7 +66,11 @@ def _data(train: Custom, path: str, model: nn.Module) -> tuple[Batch, NDArray[np
 
 
 def own_loss(source: str, function: Callable[..., Any]) -> Loss:
-    """Return the user's loss in a wrapper. The wrapper checks the result, and its errors quote no record (`call_on_records`)."""
+    """Return the user's loss in a wrapper. The wrapper checks the result, and its errors quote no record (`call_on_records`).
+
+    Raises InputError if the function cannot be called with a model and a batch.
+    """
+    _require_two_arguments(source, function)
 
     def loss(model: nn.Module, batch: Batch) -> Tensor:
         losses = call_on_records(source, function, model, batch)
@@ -74,6 +79,21 @@ def own_loss(source: str, function: Callable[..., Any]) -> Loss:
         return losses
 
     return loss
+
+
+def _require_two_arguments(source: str, function: Callable[..., Any]) -> None:
+    """Raise InputError unless the function can be called with two arguments. A function that does not say what it takes passes."""
+    try:
+        signature = inspect.signature(function, follow_wrapped=False)  # a decorator may take other arguments than what it wraps
+    except (TypeError, ValueError):
+        return
+    try:
+        signature.bind(None, None)
+    except TypeError:
+        names = ", ".join(signature.parameters) or "no arguments"
+        raise InputError(
+            f"{source}: expected a function of two arguments, the model and a batch with the structure of the data, found one of {names}"
+        ) from None
 
 
 def checked_batch(records: Any, source: str, path: str, model: nn.Module) -> Batch:

@@ -1013,7 +1013,9 @@ VARIANTS: dict[str, Program] = {
     "the hardest half": P(LeNet, images, mined, MIXES),
     "weights by the batch's classes": P(LeNet, images, balanced, MIXES),
     "a mean over the batch": P(LeNet, images, mean, 'use reduction="none"'),
-    "the model's own loss": P(hugging("GPT2", **GPT2), tokens, its_own_loss, 'use reduction="none"'),
+    "the model's own loss": P(
+        hugging("GPT2", **GPT2), tokens, its_own_loss, "on the logits where the model returns a loss of its own"
+    ),
     "TorchScript by a trace": P(traced, table, classify, "use the module from which it was compiled"),
     "compiled": P(compiled, table, classify),
 }

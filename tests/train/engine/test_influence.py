@@ -224,7 +224,8 @@ def test_a_scalar_loss_is_refused() -> None:
         ClippedGradients(mlp().double(), mean, Flat(1.0))(vectors(4))
     assert str(problem.value) == (
         "loss: expected one loss per example, shape (B,) for B examples, found shape (); "
-        'a mean over the batch hides the contribution of each example: use reduction="none"'
+        'a mean over the batch hides the contribution of each example: use reduction="none", '
+        "on the logits where the model returns a loss of its own"
     )
 
 
