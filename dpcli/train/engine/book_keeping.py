@@ -48,7 +48,7 @@ from dpcli.train.engine.method import (
     refuse_caught_errors,
     trained_parameters,
 )
-from dpcli.train.engine.operands import ForwardPass, Leaves, Operand
+from dpcli.train.engine.operands import ForwardPass, Leaves, Operand, OperandUse
 from dpcli.train.engine.pieces import Piece, PlainRows, merge
 from dpcli.train.engine.recurrent import (
     activation_of,
@@ -62,6 +62,8 @@ from dpcli.train.engine.recurrent import (
     rnn_update,
 )
 
+# Functions that build the pieces of each parameter, one for each of its uses, by its name in the model.
+Builders = dict[str, list[Callable[[], Piece]]]
 # Names of the autograd nodes that repeat a tensor for each example.
 REPEATING = ("RepeatBackward0", "ExpandBackward0")
 # Modules that consist of several layers. Each has a function that returns a forward which calls the layers one by one.
@@ -201,6 +203,14 @@ class BookKeeping:
         return self
 
     def parts(self, batch: Batch) -> Iterator[BatchPart]:
+        builders = self.builders(batch)
+        with full_precision(next(self.model.parameters()).device):
+            # The builders alone hold what the two passes left. What a piece does not keep is thus freed when its layer is done.
+            merged = {name: merge([build() for build in builders.pop(name)]) for name in list(builders)}
+        yield BatchPart(merged, size(batch))
+
+    def builders(self, batch: Batch) -> Builders:
+        """Return the builders of all pieces, after a forward and a backward pass."""
         recorder = Recorder(self.example_dim, size(batch), keeps_shared=self.keeps_shared)
         forward_pass = self.forward(batch, recorder)
         losses = forward_pass.losses
@@ -208,12 +218,11 @@ class BookKeeping:
         operand_uses = self.leaves.uses(forward_pass, recorder.size) if forward_pass.leaves else []
         gradients_at = self.gradients(losses, [use.edge for use in (*uses, *operand_uses)])
         with full_precision(losses.device):
-            by_name = pieces(uses, gradients_at[: len(uses)])
-            for use, gradient in zip(operand_uses, gradients_at[len(uses) :], strict=True):
-                if gradient is not None:
-                    by_name.setdefault(use.name, []).append(PlainRows(use.rows(gradient)))
-            merged = {name: merge(uses_of_parameter) for name, uses_of_parameter in by_name.items()}
-        yield BatchPart(merged, recorder.size)
+            builders = layer_builders(uses, gradients_at[: len(uses)])
+        for use, gradient in zip(operand_uses, gradients_at[len(uses) :], strict=True):
+            if gradient is not None:
+                builders.setdefault(use.name, []).append(partial(operand_piece, use, gradient))
+        return builders
 
     def example_dim(self, call: LayerCall, inputs: Tensor) -> ExampleDim:
         """Return the example dimension of a call. Raises Unsuitable if the probe did not record the call."""
@@ -290,8 +299,8 @@ def example_dim(call: LayerCall, one: torch.Size | None, several: torch.Size, co
     return dim
 
 
-def pieces(uses: Sequence[Use], gradients: Sequence[Tensor | None]) -> dict[str, list[Piece]]:
-    """Return the pieces of each parameter, by its name in the model, one for each use that the losses depend on.
+def layer_builders(uses: Sequence[Use], gradients: Sequence[Tensor | None]) -> Builders:
+    """Return the builders of the pieces of all layers, one for each use that the losses depend on.
 
     Args:
         gradients: Gradient of the output of each call; None if the losses do not depend on it.
@@ -299,7 +308,7 @@ def pieces(uses: Sequence[Use], gradients: Sequence[Tensor | None]) -> dict[str,
     Raises:
         Unsuitable: A gradient does not have one row per example, or the input of a call was overwritten after the call.
     """
-    by_name: dict[str, list[Piece]] = {}
+    builders: Builders = {}
     for use, gradient in zip(uses, gradients, strict=True):
         if gradient is None:
             continue
@@ -310,7 +319,12 @@ def pieces(uses: Sequence[Use], gradients: Sequence[Tensor | None]) -> dict[str,
         inputs = use.inputs
         if use.dim:  # 0 needs no move
             rows, inputs = rows.movedim(use.dim, 0), inputs.movedim(use.dim, 0)
-        builders = use.layer.rule(use.layer.module, inputs, rows)
+        of_use = use.layer.rule(use.layer.module, inputs, rows)
         for local, name in use.layer.parameters.items():
-            by_name.setdefault(name, []).append(builders[local]())
-    return by_name
+            builders.setdefault(name, []).append(of_use[local])
+    return builders
+
+
+def operand_piece(use: OperandUse, gradient: Tensor) -> PlainRows:
+    """Return the gradients of a parameter that is an operand, given the gradient of the operator's output."""
+    return PlainRows(use.rows(gradient))
