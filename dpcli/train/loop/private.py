@@ -27,7 +27,7 @@ from dpcli.ledger.budget import texts_of
 from dpcli.sessions.folder import exclusive
 from dpcli.train.plan.plan import TrainingPlan, plan_of
 from dpcli.train.plan.settings_custom import Loop
-from dpcli.train.run.outcome import STATEMENT, epsilon_at_delta
+from dpcli.train.run.outcome import MODEL, STATEMENT, epsilon_at_delta
 from dpcli.train.run.processes import several_processes
 
 if TYPE_CHECKING:
@@ -119,8 +119,8 @@ class Private(Displayed):
     left them. A step runs under torch.autocast, torch.inference_mode, a mode that intercepts operators, or hooks on saved tensors. After
     such a change, or after an error in a step, the run takes no more steps. Learning rates may change.
 
-    The run is also a context manager. If its block is left early, it saves a state, from which `resume=True` continues without repeating a
-    step.
+    A run whose program ends before `finish`, also by an error of its own, saves a state, from which `resume=True` continues without
+    repeating a step. The run is also a context manager, which saves the state where its block is left.
     """
 
     def __init__(self, steps: LoopSteps, resources: ExitStack) -> None:
@@ -336,10 +336,15 @@ def private(
     require_made_with_gradients(model)
     with ExitStack() as resources:
         resources.enter_context(exclusive(plan.folder))  # locked, so that no other process uses the folder
+        if not resume and os.path.lexists(os.path.join(plan.folder, MODEL)):
+            logging.getLogger("dpcli").warning(
+                "dpcli.private: %s holds the model of an earlier run, which finish() will replace: both runs cost epsilon",
+                plan.folder,
+            )
         opened = resources.enter_context(open_ledger(ledger, dataset)) if ledger is not None else None
         plan = over_window(plan, opened, blocks)  # restricted to the blocks
         steps = begin(plan, problem, optimizer, opened, resume, insecure_seed)
-        resources.callback(steps.give_back)
+        resources.callback(steps.leave)
         for remove_hook in steps.watch():
             resources.callback(remove_hook)
         return Private(steps, resources.pop_all())  # `Private` closes the resources from here on

@@ -11,6 +11,7 @@ taken again. These *repeated portions* are charged twice.
 
 from __future__ import annotations
 
+import logging
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -22,7 +23,7 @@ import torch
 from torch import Tensor, nn
 from torch.optim import optimizer as torch_optimizer
 
-from dpcli.base.errors import InputError
+from dpcli.base.errors import DpcliError, InputError
 from dpcli.random.streams import Streams
 from dpcli.sessions.folder import this_process
 from dpcli.train.engine.method import trained_parameters
@@ -247,10 +248,18 @@ class LoopSteps:
             self.run.pause()
             self._leave_busy(LoopPhase.ENDED)
 
-    def give_back(self) -> None:
-        """Release the reservation if no step began. Do nothing in a fork of the process that began the run."""
-        if this_process() == self.process:
-            self.run.give_back()
+    def leave(self) -> None:
+        """Pause the run that the caller's program dropped, or at whose end the program ended. Do nothing in a fork.
+
+        A state that changed since the last step is not saved. Nobody would see an error, so the reason is logged.
+        """
+        if this_process() != self.process:
+            return
+        try:
+            self.pause()
+        except DpcliError as error:
+            logging.getLogger("dpcli").warning("dpcli.private: the state of the run was not saved: %s", error)
+        self.run.give_back()
 
     @property
     def planned_epsilon(self) -> float:
@@ -272,8 +281,12 @@ class LoopSteps:
         """Return the portions of steps that count twice, each as (number of steps before it, number of its last step)."""
         return self.run.plan.repeated_portions(self.run.initial.resumed)
 
-    def _check_step(self, optimizer: torch.optim.Optimizer, args: Any, kwargs: Any) -> None:
-        """Check before a step of the optimizer that it uses the noisy gradient and nothing else. Raises InputError if it does not."""
+    def _check_step(self, optimizer: torch.optim.Optimizer, args: Any, kwargs: Any) -> tuple[tuple[Any, ...], dict[str, Any]]:
+        """Check before a step of the optimizer that it uses the noisy gradient and nothing else. Raises InputError if it does not.
+
+        Returns:
+            Arguments of the step. A closure, which a framework may pass for its own counts, is checked when the optimizer calls it.
+        """
         if self.phase is not LoopPhase.NOISED:
             raise InputError(
                 "optimizer: expected a step by private.step(batch), found one by other code: it would use a gradient without noise; in "
@@ -282,20 +295,35 @@ class LoopSteps:
         require_plain_modes(self.guard.model)
         self._enter_busy(LoopPhase.NOISED)
         with self._break_off_on_error():
+            self._require_noisy_gradients()
             # Torch passes the arguments of the step, among them the optimizer itself.
-            if any(value is not None and value is not optimizer for value in (*args, *kwargs.values())):
-                raise InputError("optimizer: expected a step without a closure, which computes gradients without noise, found one")
-            self._require_no_hooks()
-            self.guard.require_last_state()  # `backward` has compared the rest of the state, and the next one compares it again
-            if not self._has_noisy_gradients():
-                raise InputError(
-                    "optimizer: expected the gradients as private.backward left them, found them changed: another backward() would add "
-                    "a gradient without noise; if the framework clips gradients, switch that off, because they are clipped already"
-                )
+            return tuple(map(self._checked, args)), {name: self._checked(value) for name, value in kwargs.items()}
 
-    def _has_noisy_gradients(self) -> bool:
-        """Return whether each .grad is the noisy gradient of the step."""
-        return all(gradient is not None and torch.equal(gradient, self.gradients[name]) for name, gradient in self._gradients())
+    def _checked(self, argument: Any) -> Any:
+        """Return an argument of the optimizer's step, in which a closure must leave the noisy gradients as they are."""
+        if argument is None or argument is self.guard.optimizer:
+            return argument
+        if not callable(argument):
+            raise InputError(f"optimizer: expected a step without arguments, found {type(argument).__name__}")
+
+        def closure() -> Any:
+            with self._break_off_on_error():
+                loss = argument()
+                self._require_noisy_gradients()
+            return loss
+
+        return closure
+
+    def _require_noisy_gradients(self) -> None:
+        """Raise InputError unless each .grad is the noisy gradient of the step, and the model and the optimizer are as the last step left
+        them."""
+        self._require_no_hooks()
+        self.guard.require_last_state()  # `backward` has compared the rest of the state, and the next one compares it again
+        if not all(gradient is not None and torch.equal(gradient, self.gradients[name]) for name, gradient in self._gradients()):
+            raise InputError(
+                "optimizer: expected the gradients as private.backward left them, found them changed: another backward() would add "
+                "a gradient without noise; if the framework clips gradients, switch that off, because they are clipped already"
+            )
 
     def _count_step(self, optimizer: torch.optim.Optimizer, args: Any, kwargs: Any) -> None:
         """Count a step of the optimizer, and store marks of the state that it left."""

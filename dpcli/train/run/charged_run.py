@@ -59,8 +59,8 @@ def initial_state(plan: TrainingPlan, ledger: Ledger | None, folder: str, *, res
         return _resumed_state(plan, ledger, state, private=private)
     if os.path.lexists(state):
         raise InputError(
-            f"{folder}: expected a new folder, found the state of a run that did not end: continue it with --resume, or remove {STATE} "
-            "to abandon it; its charge remains"
+            f"{folder}: expected a new folder, found the state of a run that did not end: continue it with --resume (resume=True in "
+            f"Python), or remove {STATE} to abandon it; its charge remains"
         )
     return Checkpoint(
         step=0,
@@ -278,7 +278,8 @@ def warn_of_loop(prepared: Prepared, seconds_per_record: float) -> None:
         per_step = seconds_per_record * max(stage.expected_batch for stage in stages)
         in_all = seconds_per_record * sum(stage.steps * stage.expected_batch for stage in stages)
         logging.getLogger("dpcli").warning(
-            f"dpcli: records are processed one at a time ({method}): about {per_step:,.3g} s per step, {in_all:,.0f} s in all"
+            f"dpcli: records are processed one at a time ({method}): about {per_step:,.3g} s per step, {in_all:,.0f} s in all; "
+            "what is faster: dpcli explain training"
         )
 
 

@@ -242,5 +242,5 @@ def _collate(data: Any) -> Any:
     except Exception as problem:
         raise InputError(
             f"data: expected items that torch's default_collate combines into a batch, found {type(problem).__name__}; "
-            "pad them to one length, or pass the padded tensors themselves"
+            "pad them to one length, or pass what your own collate_fn makes of all items, as data"
         ) from None

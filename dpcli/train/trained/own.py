@@ -55,5 +55,5 @@ def refuse_loop(train: Loop, description: Description) -> NoReturn:
     """Raise InputError, because the file of a run of dpcli.private does not say how its module was built."""
     raise InputError(
         f"{description.folder}: expected a run whose file names its model, found one of dpcli.private: build the module as for training, "
-        f"and load safetensors.torch.load_file({description.path(MODEL)!r}) into it"
+        f"then call safetensors.torch.load_model(module, {description.path(MODEL)!r}, strict=False)"
     )

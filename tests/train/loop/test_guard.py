@@ -416,15 +416,66 @@ def test_somebody_else_may_call_the_optimizer_once(begin: Begin) -> None:
         optimizer.step() if private.finish() else None
 
 
-def test_a_closure_is_refused(begin: Begin) -> None:
+def test_an_optimizer_that_needs_a_closure_is_refused(begin: Begin) -> None:
     model = model_of()
-    optimizer = torch.optim.SGD(model.parameters(), lr=1.0)
     with pytest.raises(InputError, match="expected one that steps without a closure, found LBFGS"):
         begin(model, optimizer=torch.optim.LBFGS(model.parameters()))
+
+
+def closure_of(model: nn.Module, optimizer: torch.optim.Optimizer, fault: str) -> Callable[[], Any]:
+    """What a framework passes to the step, with a fault."""
+
+    def closure() -> Any:
+        match fault:
+            case "backward":
+                loss_of(model, records()).mean().backward()
+            case "backward anew":
+                optimizer.zero_grad()
+                loss_of(model, records()).mean().backward()
+            case "scaled":
+                for parameter in model.parameters():
+                    parameter.grad *= 2.0  # type: ignore[operator]
+            case "weights":
+                with torch.no_grad():
+                    next(model.parameters()).add_(1.0)
+            case "error":
+                raise ValueError("of the caller's")
+        return torch.tensor(0.25)
+
+    return closure
+
+
+@pytest.mark.parametrize("named", [False, True])
+def test_a_closure_that_leaves_the_gradients_is_called(begin: Begin, named: bool) -> None:
+    model = model_of()
+    optimizer = torch.optim.SGD(model.parameters(), lr=1.0)
+    private = begin(model, optimizer=optimizer)
+    for batch in private:
+        private.backward(batch)
+        closure = closure_of(model, optimizer, "none")
+        assert float(optimizer.step(closure=closure) if named else optimizer.step(closure)) == 0.25  # type: ignore[arg-type]
+    assert private.finish().steps == STEPS
+
+
+@pytest.mark.parametrize("fault", ["backward", "backward anew", "scaled", "weights", "error"])
+def test_a_closure_that_changes_what_the_step_uses_ends_the_run(begin: Begin, fault: str) -> None:
+    model = model_of()
+    optimizer = torch.optim.SGD(model.parameters(), lr=1.0)
     private = begin(model, optimizer=optimizer)
     private.backward(next(private))
-    with pytest.raises(InputError, match="without a closure"):
-        optimizer.step(lambda: loss_of(model, records()).mean())
+    with pytest.raises(ValueError if fault == "error" else InputError, match=r"of the caller's|found"):
+        optimizer.step(closure_of(model, optimizer, fault))
+    with pytest.raises(InputError, match="broke off"):
+        private.finish()
+
+
+def test_other_arguments_of_a_step_are_refused(begin: Begin) -> None:
+    model = model_of()
+    optimizer = torch.optim.SGD(model.parameters(), lr=1.0)
+    private = begin(model, optimizer=optimizer)
+    private.backward(next(private))
+    with pytest.raises(InputError, match="expected a step without arguments, found float"):
+        optimizer.step(0.5)  # type: ignore[call-overload]
 
 
 class Wrapped(Tensor):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 import subprocess
 import sys
@@ -20,12 +21,14 @@ from dpcli.base.errors import Denied, InputError
 from dpcli.ledger.stores.places import init, open_ledger
 from dpcli.ledger.terms import LedgerTerms
 from dpcli.train.isolation.kept_state import equal
+from dpcli.train.loop.steps import LoopPhase
 from dpcli.train.plan.plan import plan_of
 from dpcli.train.step import prepare
 from tests.cases import require_each
 from tests.command import dpcli as command
 from tests.train.loop.conftest import COUNT, FILE, STEPS, UNSAMPLED, Begin, loss_of, model_of, records, stepped, weights
 
+ROOT = Path(__file__).parents[3]
 SLACK = 1.0 + 1e-5  # single precision: weights of about one, moved by a hundredth
 
 
@@ -199,7 +202,8 @@ def ledger_of_little() -> str:
 def test_a_loop_that_breaks_off_stays_charged_and_goes_on(begin: Begin) -> None:
     model, url = model_of(), ledger()
     private = stepped(begin(model, ledger=url), 3)
-    del private  # as the end of a process does
+    private._steps.phase = LoopPhase.BROKEN
+    del private  # of a process that was killed, nothing after the last state is left
     with open_ledger(url) as books:
         assert [run.status for run in books.state().runs.values()] == ["started"]
     with pytest.raises(InputError, match="state of a run that did not end"):
@@ -212,14 +216,58 @@ def test_a_loop_that_breaks_off_stays_charged_and_goes_on(begin: Begin) -> None:
         assert [run.status for run in books.state().runs.values()] == ["committed", "committed"]
 
 
-def test_a_loop_that_is_closed_repeats_nothing(begin: Begin) -> None:
+# The run of a program that ends within the loop by an error of its own.
+FAILING = """
+import torch, dpcli
+from tests.train.loop.conftest import loss_of, model_of, records
+model = model_of()
+private = dpcli.private(model, torch.optim.SGD(model.parameters(), lr=1.0), loss_of, records(), pipeline="own.toml")
+for batch in private:
+    private.step(batch)
+    if private.taken == 3:
+        torch.save(model.state_dict(), "weights.pt")
+        evaluated
+"""
+
+
+@pytest.mark.parametrize("how", ["a block that is left", "a name that is deleted", "an error of the program"])
+def test_a_loop_that_is_left_repeats_nothing(begin: Begin, how: str) -> None:
     model = model_of()
-    with begin(model) as private:
-        stepped(private, 3)
+    if how == "a block that is left":
+        with begin(model) as private:
+            stepped(private, 3)
+    elif how == "a name that is deleted":
+        private = stepped(begin(model), 3)
+        del private
+    else:
+        ended = subprocess.run(
+            [sys.executable, "-c", FAILING], capture_output=True, text=True, env=os.environ | {"PYTHONPATH": str(ROOT)}
+        )
+        assert ended.returncode == 1 and "name 'evaluated' is not defined" in ended.stderr
+        model.load_state_dict(torch.load("weights.pt"))
     other = model_of(7)
     private = begin(other, resume=True)
     assert private.taken == 3 and torch.equal(weights(other), weights(model))
     assert stepped(private, STEPS).finish().epsilon == plan_of("own.toml").account.upper
+
+
+def test_a_changed_state_is_not_saved_when_the_run_is_dropped(begin: Begin, caplog: pytest.LogCaptureFixture) -> None:
+    model = model_of()
+    private = stepped(begin(model), 3)
+    with torch.no_grad():
+        model[0].weight.zero_()
+    del private
+    assert "the state of the run was not saved: the weights 0.weight" in caplog.text
+    other = model_of(7)
+    private = begin(other, resume=True)
+    assert private.taken == 2 and bool(other[0].weight.any())  # the last milestone
+
+
+def test_a_model_that_will_be_replaced_is_told_before_the_run(begin: Begin, caplog: pytest.LogCaptureFixture) -> None:
+    stepped(begin(), STEPS).finish()
+    assert "earlier run" not in caplog.text
+    begin()
+    assert "runs/own holds the model of an earlier run, which finish() will replace: both runs cost epsilon" in caplog.text
 
 
 def test_a_loop_that_stops_early_is_stated_for_all_that_was_planned(begin: Begin) -> None:
