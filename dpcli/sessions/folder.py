@@ -116,7 +116,9 @@ def _lock(folder: str, mode: int) -> int:
             is_current = _is_same_file(lock, path)
         except BlockingIOError:
             os.close(lock)
-            raise InputError(f"{folder}: expected a folder that no other process uses, found one in use") from None
+            raise InputError(
+                f"{folder}: expected a folder that no other run uses, found one in use: finish or close that run"
+            ) from None
         except BaseException:
             os.close(lock)
             raise

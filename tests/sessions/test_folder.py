@@ -94,7 +94,7 @@ def test_a_folder_is_for_one_process_at_a_time_and_free_when_that_is_killed(tmp_
     try:
         until(ready.exists)
         with (
-            pytest.raises(InputError, match="expected a folder that no other process uses, found one in use"),
+            pytest.raises(InputError, match="expected a folder that no other run uses, found one in use"),
             exclusive(folder),
         ):
             pytest.fail("two processes have one folder")

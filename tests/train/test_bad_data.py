@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import io
 import sys
+from collections import UserDict
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -205,17 +206,38 @@ def test_a_function_that_returns_no_arrays() -> None:
 NO_RECORDS = "bad_user:load: expected dense arrays or tensors whose first dimension counts records, padded to one length"
 
 
+TEXTS_FOUND = ", found an array of texts, dates or objects"
+
+
 @pytest.mark.parametrize(
-    "values",
-    [None, 3.0, [[1.0], [1.0, 2.0]], (INPUTS, LABELS[:2]), {"x": np.array(["Alice"])}, np.array([SECRET], object), ()],
-    ids=["nothing", "a number", "ragged", "unequal", "texts", "objects", "empty"],
+    ("values", "found"),
+    [
+        (None, ", found NoneType"),
+        (3.0, ""),
+        ([[1.0], [1.0, 2.0]], ""),
+        ((INPUTS, LABELS[:2]), ""),
+        ({"x": np.array(["Alice"])}, TEXTS_FOUND),
+        (UserDict({"x": INPUTS, "who": [SECRET]}), ", found str"),
+        (np.array([SECRET], object), TEXTS_FOUND),
+        (torch.utils.data.TensorDataset(torch.ones(2, 3)), ", found TensorDataset"),
+        ((), ""),
+    ],
+    ids=["nothing", "a number", "ragged", "unequal", "texts", "a mapping with texts", "objects", "a dataset", "empty"],
 )
-def test_records_of_a_custom_task_that_are_none(values: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_records_of_a_custom_task_that_are_none(values: Any, found: str, monkeypatch: pytest.MonkeyPatch) -> None:
     chosen = {"task": "custom", "model": "bad_user:model", "loss": "bad_user:loss"}
-    assert refusal(returning(values, monkeypatch, **chosen), custom.build) == NO_RECORDS
+    assert refusal(returning(values, monkeypatch, **chosen), custom.build) == NO_RECORDS + found
     # Beside units the records are the first of two parts.
     owned = returning((values, [1]), monkeypatch, units="user", **chosen)
-    assert refusal(owned, custom.build) == NO_RECORDS
+    assert refusal(owned, custom.build) == NO_RECORDS + found
+
+
+def test_a_mapping_of_a_librarys_class_is_a_dict_of_records(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Such as what a tokenizer returns."""
+    values = UserDict({"input_ids": torch.arange(6).view(2, 3), "mask": np.ones((2, 3))})
+    chosen = {"task": "custom", "model": "bad_user:model", "loss": "bad_user:loss"}
+    records = custom.build(returning(values, monkeypatch, **chosen), "bad.toml").records  # type: ignore[arg-type]
+    assert type(records) is dict and records["mask"].dtype == torch.float32
 
 
 def test_records_of_a_custom_task_without_owners() -> None:

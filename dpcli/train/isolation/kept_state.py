@@ -27,11 +27,13 @@ from torch import Tensor, nn
 from dpcli.audit.own_code import is_library, is_own_code, own_line
 from dpcli.base.errors import InputError
 from dpcli.train.engine.batches import Batch
+from dpcli.train.engine.capture import graph_steps
 from dpcli.train.engine.method import Loss, no_validation_by_default
 from dpcli.train.torch_internals import TorchDispatchMode, global_module_hooks, tree_leaves
 
 # Types whose values are compared by their text.
 PLAIN = (type(None), bool, int, float, complex, str, bytes, torch.dtype, torch.device, torch.Size)
+OPERATORS = "torch._library.custom_ops"  # the module of the class of operators that users define by torch.library.custom_op
 CONTAINERS = (Mapping, list, tuple, deque, set, frozenset, bytearray, Iterator)
 CALLABLES = (functools.partial, types.FunctionType, types.BuiltinMethodType, types.MethodType)
 # Values beyond these limits are compared by identity only, so that a snapshot of a large program ends. A change inside such a value is
@@ -68,8 +70,8 @@ class ReachableState:
         """Raise InputError if a value differs in a later snapshot. The message names the path of the first such value."""
         for name in (*self.values, *(name for name in later.values if name not in self.values)):
             if name not in self.values or name not in later.values or not equal(self.values[name], later.values[name]):
-                noun = "buffer" if isinstance(later.values.get(name), Tensor) else "value"
-                repair = "compute it before training, and do not change it"
+                noun = "tensor" if isinstance(later.values.get(name), Tensor) else "value"
+                repair = "return what a forward computes, and do not store it; compute constants before training"
                 if name.endswith((DRAWS, "seed")):
                     repair = "draw random numbers with torch, without a seed or a generator of your own"
                 raise InputError(
@@ -196,6 +198,8 @@ def parts_of(value: Any) -> Iterator[tuple[str, Any]]:
         yield from container_parts(value)
     elif isinstance(value, CALLABLES) or hasattr(value, "cache_info"):
         yield from callable_parts(value)
+    elif type(value).__module__ == OPERATORS:
+        yield "._init_fn", getattr(value, "_init_fn", None)  # the function; the rest is what torch's dispatcher notes of it
     elif not isinstance(value, types.ModuleType | type):
         yield from ((f".{key}", part) for key, part in getattr(value, "__dict__", {}).items())
         members = [item for base in type(value).__mro__ if "__slots__" in vars(base) for item in vars(base).items()]
@@ -294,14 +298,23 @@ def constant_tensors(model: nn.Module, loss: Loss, batch: Batch, records: Batch 
     Args:
         records: Private records, which the program must read from its batch alone.
 
-    Raises InputError if a constant, a parameter or a buffer is a tensor of the private records (`holds_records`).
+    Raises InputError if a constant, a parameter or a buffer is a tensor of the private records (`holds_records`), or if a tensor besides
+    the model's parameters receives gradients, which would be without noise.
     """
     recorder = OperandRecorder((*model.parameters(), *model.buffers(), *tree_leaves(batch)))
     with torch.enable_grad(), no_validation_by_default(), recorder:  # a loss may compute gradients itself
-        loss(model, batch)
+        losses = loss(model, batch)
     reached = reachable_state(model, loss, copies=False).values
     names = {value.tensor_id: name for name, value in reached.items() if isinstance(value, TensorIdentity)}
     constants = [(names.get(id(tensor), description), tensor) for tensor, description in recorder.operands]
+    parameters = {id(parameter) for parameter in model.parameters()}
+    for leaf in leaves_of_graph(losses):
+        if id(leaf) not in parameters:
+            name = names.get(id(leaf), f"a tensor of shape {tuple(leaf.shape)}")
+            raise InputError(
+                f"loss: expected parameters of the model alone to receive gradients, found {name}, whose gradients would have no noise: make "
+                "it a parameter of the model, or set its requires_grad to False"
+            )
     own = [(f"model: {name}", value) for name, value in (*model.named_parameters(), *model.named_buffers())]
     for name, value in (*own, *constants):
         if holds_records(value, records):
@@ -310,6 +323,14 @@ def constant_tensors(model: nn.Module, loss: Loss, batch: Batch, records: Batch 
                 "all records, such as their mean, is released without noise; compute it from public data"
             )
     return tuple(sorted({f"{name} of shape ({', '.join(map(str, value.shape))})" for name, value in constants}))
+
+
+def leaves_of_graph(losses: Tensor) -> Iterator[Tensor]:
+    """Yield the tensors in which a backward pass would accumulate gradients. Those within a re-entrant checkpoint are not found."""
+    for step in graph_steps(losses):
+        leaf = getattr(step.source, "variable", None)
+        if leaf is not None:
+            yield leaf
 
 
 def holds_records(value: Tensor, records: Batch) -> bool:

@@ -198,6 +198,14 @@ def scan(call: Call) -> Layouts:
     return [layout for _ in call.outputs] if call.records_agree_on(layout) else Unknown(call.name)
 
 
+def triangle(call: Call) -> Layouts:
+    """Return the layout of a triangle of the matrices in the last two dimensions. If these count the records, it is a merge."""
+    tensor, layout = call.first_record_argument()
+    if layout.dim >= tensor.dim() - 2:
+        return call.merged_layout("along the records")
+    return Unknown(call.name) if is_symbolic(call.values.get("diagonal")) else layout
+
+
 def softmax_backward(call: Call) -> Layouts:
     """Return the layout of the gradient of a softmax. Two arguments must have the same shape, which the operator does not check."""
     shape, *others = (list(tensor.shape) for tensor in call.tensors())

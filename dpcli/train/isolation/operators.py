@@ -307,7 +307,8 @@ NAMES_BY_RULE: dict[Rule, str] = {
     moves.index_put: "index_put _unsafe_index_put _index_put_impl",
     moves.softmax_backward: "_softmax_backward_data _log_softmax_backward_data",
     moves.scan: "_softmax _safe_softmax _log_softmax "
-    "cumsum cumprod logcumsumexp cummax cummin sort argsort topk flip roll glu glu_backward tril triu_indices",
+    "cumsum cumprod logcumsumexp cummax cummin sort argsort topk flip roll glu glu_backward",
+    moves.triangle: "tril triu",
     pointwise: "copy fill zero masked_fill where threshold_backward gelu_backward tanh_backward sigmoid_backward silu_backward "
     "hardtanh_backward leaky_relu_backward elu_backward softplus_backward hardswish_backward hardsigmoid_backward mish_backward "
     "log_sigmoid_forward log_sigmoid_backward logit_backward softshrink_backward hardshrink_backward rrelu_with_noise "

@@ -145,8 +145,11 @@ def require_losses(losses: Any, tracker: LayoutTracker) -> None:
     Losses of an unknown layout pass, because they are a reason for doubt only.
     """
     if not torch.is_tensor(losses) or losses.dim() != 1 or bool(losses.shape[0] != tracker.size):
-        shape = f"shape {tuple(losses.shape)}" if torch.is_tensor(losses) else type(losses).__name__
-        raise InputError(f"loss: expected one loss per example, shape (B,) for B examples, found {shape}; {NO_MEAN}")
+        kind, repair = type(losses).__name__, NO_MEAN
+        if torch.is_tensor(losses):
+            kind = f"shape ({', '.join('B' if str(length) == str(tracker.size) else str(length) for length in losses.shape)})"
+            repair = NO_MEAN if not losses.dim() else "sum or average over all dimensions but the first"
+        raise InputError(f"loss: expected one loss per example, shape (B,) for B examples, found {kind}; {repair}")
     layout = tracker.layout_of(losses)
     if isinstance(layout, Merged):
         raise InputError(f"loss: {EXPECTED_LOSS}, found {layout.how}")

@@ -205,13 +205,13 @@ def require_readable(model: nn.Module) -> None:
 
 
 def require_same_parameters(model: nn.Module, optimizer: torch.optim.Optimizer) -> None:
-    """Check that the optimizer has exactly the trained parameters.
+    """Check that the optimizer has every trained parameter, and besides at most frozen ones of the model, which have no gradient.
 
-    A further parameter would be updated by a gradient without noise. A missing parameter would never be updated.
+    Another parameter would be updated by a gradient without noise. A missing parameter would never be updated.
 
-    Raises InputError if the optimizer lacks a trained parameter, or has a parameter that is not trained.
+    Raises InputError if the optimizer lacks a trained parameter, or has another tensor.
     """
-    stepped = {id(value) for group in optimizer.param_groups for value in group["params"]}
+    stepped = {id(value): value for group in optimizer.param_groups for value in group["params"]}
     trained = trained_parameters(model)
     missing = [name for name, value in trained.items() if id(value) not in stepped]
     if missing:
@@ -219,8 +219,18 @@ def require_same_parameters(model: nn.Module, optimizer: torch.optim.Optimizer) 
             f"optimizer: expected every parameter of the model that requires a gradient, found it without {missing[0]}: set its "
             "requires_grad to False, or give it to the optimizer"
         )
-    if stepped - {id(value) for value in trained.values()}:
-        raise InputError("optimizer: has parameters besides the model's trained ones; their gradients would have no noise")
+    known = {id(value): name for name, value in model.named_parameters()}
+    for key, value in stepped.items():
+        if key not in known:
+            raise InputError(
+                f"optimizer: expected parameters of the model, found {tuple(value.shape)}, the shape of another tensor, whose gradient "
+                "would have no noise; make it a parameter of the model"
+            )
+        if not value.requires_grad and value.grad is not None:
+            raise InputError(
+                f"optimizer: expected frozen parameters without a gradient, found {known[key]} with one, by which each step would change "
+                "it: call optimizer.zero_grad() first"
+            )
 
 
 def _set_modes(modes: dict[nn.Module, bool]) -> None:

@@ -369,6 +369,12 @@ def _require_optimizer(optimizer: Any) -> None:
 
     if not isinstance(optimizer, torch.optim.Optimizer):
         raise InputError(f"optimizer: expected a torch optimizer, found {type(optimizer).__name__}")
+    if not hasattr(optimizer, "_optimizer_step_pre_hooks"):
+        raise InputError(
+            f"optimizer: expected one whose __init__ calls that of torch.optim.Optimizer, found {type(optimizer).__name__}, which does not"
+        )
+    if isinstance(optimizer, torch.optim.SparseAdam):
+        raise InputError("optimizer: expected one that takes dense gradients, found SparseAdam: every number has noise; take Adam")
     closure = inspect.signature(type(optimizer).step).parameters.get("closure")
     if closure is not None and closure.default is inspect.Parameter.empty:
         raise InputError(

@@ -8,7 +8,7 @@ folder relative names start.
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from torch import Tensor, nn, tensor
@@ -97,15 +97,29 @@ def _require_two_arguments(source: str, function: Callable[..., Any]) -> None:
 
 
 def checked_batch(records: Any, source: str, path: str, model: nn.Module) -> Batch:
-    """Return the records as tensors with equal first dimensions. Raises InputError for anything else."""
+    """Return the records as tensors with equal first dimensions. Raises InputError for anything else.
+
+    A mapping of another class, such as the BatchEncoding of a tokenizer, becomes a dict.
+    """
     try:
-        batch = tensors(records, model)
+        batch = tensors(dict(records) if isinstance(records, Mapping) else records, model)
         size(batch)
     except Exception:  # conversion may raise any error, and its message may quote a value
         raise InputError(
             f"{path}: {source}: expected dense arrays or tensors whose first dimension counts records, padded to one length"
+            f"{_misfit(records)}"
         ) from None
     return batch
+
+
+def _misfit(records: Any) -> str:
+    """Return what the records hold besides arrays of numbers, as the end of a message."""
+    for leaf in tree_leaves(dict(records) if isinstance(records, Mapping) else records):
+        if getattr(getattr(leaf, "dtype", None), "kind", "f") in "OSUMm":  # the kinds of numpy without numbers
+            return ", found an array of texts, dates or objects"
+        if not hasattr(leaf, "__array__") and not isinstance(leaf, int | float):
+            return f", found {type(leaf).__name__}"
+    return ""
 
 
 def _draw(train: Custom, records: Batch, path: str, model: nn.Module) -> Callable[[int, Stream], Batch] | None:

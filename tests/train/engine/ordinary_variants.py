@@ -865,6 +865,58 @@ def answers(model: Any, batch: Any) -> Tensor:
 SMALL = {"vocab_size": 20, "hidden_size": 8, "num_hidden_layers": 1, "num_attention_heads": 2, "intermediate_size": 16}
 
 
+# Matrices of one record, and what a library has.
+
+
+class CausalSums(nn.Module):
+    """Linear attention: each place weighs the places before it."""
+
+    def __init__(self, triangle: Callable[[Tensor], Tensor] = torch.tril) -> None:
+        super().__init__()
+        self.words, self.parts, self.head, self.triangle = nn.Embedding(20, 6), nn.Linear(6, 18), nn.Linear(6, 4), triangle
+
+    def forward(self, ids: Tensor) -> Tensor:
+        queries, keys, values = self.parts(self.words(ids)).chunk(3, -1)
+        return self.head((self.triangle(queries @ keys.transpose(1, 2)) @ values).mean(1))
+
+
+class KeepsWeights(CausalSums):
+    """The weights of the last batch are kept, to be looked at."""
+
+    def forward(self, ids: Tensor) -> Tensor:
+        self.kept = self.words(ids)
+        return super().forward(ids)
+
+
+def earlier_records(model: nn.Module, batch: Any) -> Tensor:
+    return F.cross_entropy(torch.tril(model(batch[0])), batch[1], reduction="none")
+
+
+def of_places(model: nn.Module, batch: Any) -> Tensor:
+    logits = model(batch[0])
+    return F.mse_loss(logits, torch.zeros_like(logits), reduction="none")
+
+
+@torch.library.custom_op("dpcli_tests::waves", mutates_args=())
+def waves(x: Tensor) -> Tensor:
+    return torch.from_numpy(x.detach().cpu().numpy().copy()).sin()
+
+
+@waves.register_fake
+def _(x: Tensor) -> Tensor:
+    return torch.empty_like(x)
+
+
+waves.register_autograd(
+    lambda ctx, gradient: gradient * ctx.saved_tensors[0].cos(),
+    setup_context=lambda ctx, inputs, output: ctx.save_for_backward(*inputs),
+)
+
+
+def of_waves(model: nn.Module, batch: Any) -> Tensor:
+    return F.cross_entropy(waves(model(batch[0])), batch[1], reduction="none")
+
+
 # How records are mixed by mistake.
 
 
@@ -1006,6 +1058,14 @@ VARIANTS: dict[str, Program] = {
     "Qwen": P(hugging("Qwen2ForCausalLM", **LLAMA), tokens, hugging_language),
     "Mamba": P(
         hugging("MambaForCausalLM", vocab_size=20, hidden_size=8, num_hidden_layers=1, state_size=4), tokens, hugging_language
+    ),
+    "linear attention": P(CausalSums, tokens, classify),
+    "linear attention, backwards": P(lambda: CausalSums(torch.triu), tokens, classify),
+    "earlier records": P(lambda: line(6, 4), table, earlier_records, MIXES),
+    "an operator of torch.library": P(lambda: line(6, 4), table, of_waves),
+    "what a forward keeps": P(KeepsWeights, tokens, classify, "return what a forward computes, and do not store it"),
+    "a loss for each number": P(
+        lambda: line(6, 4), table, of_places, r"found shape \(B, 4\); sum or average over all dimensions but the first"
     ),
     "SimCLR": P(LeNet, triplets, infonce, APART),
     "Barlow twins": P(LeNet, triplets, barlow, MIXES),

@@ -179,7 +179,7 @@ def test_a_buffer_that_a_forward_updates() -> None:
     model = nn.Sequential(Counting(), nn.Linear(11, LABELS)).double()
     with pytest.raises(InputError) as problem:
         ClippedGradients(model, classification, Flat(1.0))(vectors(5))
-    assert str(problem.value).startswith("model: 0.mean: expected a buffer that training does not change, found one that a forward")
+    assert str(problem.value).startswith("model: 0.mean: expected a tensor that training does not change, found one that a forward")
 
 
 ROWS = "batch: expected every tensor to have one row per example"

@@ -198,9 +198,7 @@ def test_what_was_touched_between_steps_ends_the_run(begin: Begin, tmp_path: Pat
             with torch.set_grad_enabled(name != "a buffer"):
                 TOUCHED[name](loop)
             batch = next(private)
-            with pytest.raises(
-                InputError, match=r"expected as the last private step left it|^optimizer: (expected|has parameters besides)"
-            ):
+            with pytest.raises(InputError, match=r"expected as the last private step left it|^optimizer: expected"):
                 private.step(batch)
             for call in (private.finish, lambda: next(private), lambda: private.step(batch)):
                 with pytest.raises(InputError, match="broke off"):
@@ -496,11 +494,38 @@ def test_weights_that_nobody_could_compare_are_refused() -> None:
     assert value_mark(Wrapped._make_wrapper_subclass(Wrapped, (2,))).bits is None  # type: ignore[attr-defined]
 
 
+def test_an_optimizer_may_have_frozen_parameters(begin: Begin) -> None:
+    """As AdamW(model.parameters()) of a model with adapters. They have no gradient, so nothing moves them."""
+    model = model_of()
+    model[0].requires_grad_(False)
+    before = model[0].weight.clone()
+    optimizer = torch.optim.AdamW(model.parameters(), lr=0.1, weight_decay=0.1)
+    private = begin(model, optimizer=optimizer)
+    for batch in private:
+        private.step(batch)
+    assert private.finish().steps == STEPS and torch.equal(model[0].weight, before)
+    model[0].weight.grad = torch.ones_like(before)
+    with pytest.raises(InputError, match=r"frozen parameters without a gradient, found 0\.weight with one"):
+        begin(model, optimizer=optimizer)
+
+
+def test_an_optimizer_that_cannot_take_a_step_is_told_before_the_run(begin: Begin) -> None:
+    class Wrapping(torch.optim.Optimizer):
+        def __init__(self, inner: torch.optim.Optimizer) -> None:
+            self.param_groups, self.state, self.inner = inner.param_groups, inner.state, inner
+
+    model = model_of()
+    with pytest.raises(InputError, match=r"calls that of torch\.optim\.Optimizer, found Wrapping"):
+        begin(model, optimizer=Wrapping(torch.optim.SGD(model.parameters(), lr=0.1)))
+    with pytest.raises(InputError, match="dense gradients, found SparseAdam"):
+        begin(model, optimizer=torch.optim.SparseAdam(list(model.parameters())))
+
+
 def test_the_optimizer_has_what_is_trained(begin: Begin) -> None:
     model = model_of()
     with pytest.raises(InputError, match=r"found it without 0\.weight"):
         begin(model, optimizer=torch.optim.SGD(model[2].parameters(), lr=1.0))
-    with pytest.raises(InputError, match="has parameters besides"):
+    with pytest.raises(InputError, match=r"expected parameters of the model, found \(.*\), the shape of another tensor"):
         begin(model, optimizer=torch.optim.SGD([*model.parameters(), nn.Parameter(torch.zeros(2))], lr=1.0))
 
 

@@ -60,6 +60,39 @@ def test_a_loop_leaves_what_train_leaves(begin: Begin) -> None:
     assert all(torch.equal(left[name], value) for name, value in model.state_dict().items())
 
 
+def test_the_model_is_loaded_as_the_refusal_to_load_it_says(begin: Begin) -> None:
+    """Also where a tensor has two names, where one is not in the state_dict, and where a part was frozen, which the file leaves out."""
+
+    class Tied(nn.Module):
+        def __init__(self, seed: int) -> None:
+            super().__init__()
+            self.body, self.head = model_of(seed), nn.Linear(3, 3)
+            self.same = self.body[0]
+            self.register_buffer("places", torch.arange(3), persistent=False)
+            self.head.requires_grad_(not is_partly_frozen)
+
+        def forward(self, inputs: torch.Tensor) -> torch.Tensor:
+            logits: torch.Tensor = self.head(self.body(inputs))
+            return logits
+
+    for is_partly_frozen in (False, True):
+        model = Tied(0)
+        trained = [value for value in model.parameters() if value.requires_grad]
+        optimizer = torch.optim.SGD(trained, lr=1.0)
+        result = stepped(begin(model, optimizer=optimizer, out=f"runs/{is_partly_frozen}"), STEPS).finish()
+        with pytest.raises(InputError, match=r"found one of dpcli\.private") as refusal:
+            dpcli.load_model(result.folder)
+        import safetensors.torch
+
+        module = Tied(7)
+        if is_partly_frozen:
+            module.head.load_state_dict(model.head.state_dict())
+        call = str(refusal.value).partition("then call ")[2]
+        assert call.startswith("safetensors.torch.load_model(module, ")
+        eval(call, {"safetensors": safetensors, "module": module})
+        assert all(torch.equal(value, model.state_dict()[name]) for name, value in module.state_dict().items())
+
+
 @pytest.mark.parametrize("row", [0, COUNT - 1])
 def test_one_record_moves_the_weights_by_at_most_c(begin: Begin, row: int) -> None:
     """With the same noise, and every record in every step: what is left of the difference is the record."""
@@ -190,6 +223,43 @@ def test_a_loss_that_also_reads_all_records_is_refused(begin: Begin) -> None:
         begin(data=(inputs, labels), loss=standardised, ledger=url)
     with open_ledger(url) as books:
         assert not books.state().runs
+
+
+class Metric(nn.Module):
+    """A loss with weights of its own, as of metric learning."""
+
+    def __init__(self, shape: tuple[int, ...], how: str) -> None:
+        super().__init__()
+        self.weight, self.how = nn.Parameter(torch.ones(shape)), how
+
+    def forward(self, model: nn.Module, batch: Any) -> torch.Tensor:
+        inputs, labels = batch
+        weight = self.weight
+        if self.how == "without gradients":
+            with torch.no_grad():
+                weight = self.weight * 1.0
+        elif self.how == "detached":
+            weight = self.weight.detach()
+        elif self.how == "on a branch":
+            weight = weight if float(inputs.sum()) < 1e30 else weight * 2
+        return nn.functional.cross_entropy(model(inputs) * weight, labels, reduction="none")
+
+
+@pytest.mark.parametrize("shape", [(), (3,)])
+@pytest.mark.parametrize("how", ["plainly", "on a branch", "without gradients", "detached"])
+def test_weights_of_the_loss_get_no_gradient(begin: Begin, how: str, shape: tuple[int, ...]) -> None:
+    """It would have no noise, and the program's own optimizer would release it."""
+    loss = Metric(shape, how)
+    if how in ("without gradients", "detached"):
+        stepped(begin(loss=loss), STEPS).finish()
+        assert loss.weight.grad is None
+        return
+    with pytest.raises(InputError, match=r"of the model alone to receive gradients, found loss.*weight"):
+        begin(loss=loss, ledger=ledger())
+    with open_ledger("ledger.db") as books:
+        assert not books.state().runs
+    loss.weight.requires_grad_(False)
+    stepped(begin(loss=loss), STEPS).finish()
 
 
 def ledger_of_little() -> str:
