@@ -312,8 +312,8 @@ def constant_tensors(model: nn.Module, loss: Loss, batch: Batch, records: Batch 
         if id(leaf) not in parameters:
             name = names.get(id(leaf), f"a tensor of shape {tuple(leaf.shape)}")
             raise InputError(
-                f"loss: expected parameters of the model alone to receive gradients, found {name}, whose gradients would have no noise: make "
-                "it a parameter of the model, or set its requires_grad to False"
+                f"loss: expected parameters of the model alone to receive gradients, found {name}, whose gradients would have no noise: "
+                "make it a parameter of the model, or set its requires_grad to False"
             )
     own = [(f"model: {name}", value) for name, value in (*model.named_parameters(), *model.named_buffers())]
     for name, value in (*own, *constants):
