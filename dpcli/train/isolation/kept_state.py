@@ -307,12 +307,15 @@ def constant_tensors(model: nn.Module, loss: Loss, batch: Batch, records: Batch 
     reached = reachable_state(model, loss, copies=False).values
     names = {value.tensor_id: name for name, value in reached.items() if isinstance(value, TensorIdentity)}
     constants = [(names.get(id(tensor), description), tensor) for tensor, description in recorder.operands]
-    parameters = {id(parameter) for parameter in model.parameters()}
+    lasting = names | {
+        id(tensor): name for name, tensor in constants
+    }  # a loss may also make leaves of its own, such as shifted inputs
+    for parameter in model.parameters():
+        lasting.pop(id(parameter), None)
     for leaf in leaves_of_graph(losses):
-        if id(leaf) not in parameters:
-            name = names.get(id(leaf), f"a tensor of shape {tuple(leaf.shape)}")
+        if id(leaf) in lasting:
             raise InputError(
-                f"loss: expected parameters of the model alone to receive gradients, found {name}, whose gradients would have no noise: "
+                f"loss: expected parameters of the model alone to receive gradients, found {lasting[id(leaf)]}, which would have no noise: "
                 "make it a parameter of the model, or set its requires_grad to False"
             )
     own = [(f"model: {name}", value) for name, value in (*model.named_parameters(), *model.named_buffers())]

@@ -262,6 +262,27 @@ def test_weights_of_the_loss_get_no_gradient(begin: Begin, how: str, shape: tupl
     stepped(begin(loss=loss), STEPS).finish()
 
 
+def physical(model: nn.Module, batch: Any) -> torch.Tensor:
+    """The derivative of the outputs by the inputs, as of a network that solves an equation."""
+    inputs = batch[0].clone().requires_grad_()
+    (slope,) = torch.autograd.grad(model(inputs).sum(), inputs, create_graph=True)
+    return slope.square().sum(1) + loss_of(model, batch)
+
+
+def adversarial(model: nn.Module, batch: Any) -> torch.Tensor:
+    """Inputs that are moved along their gradient, in place."""
+    inputs, labels = batch
+    shift = torch.zeros(inputs.shape, requires_grad=True)
+    (slope,) = torch.autograd.grad(loss_of(model, (inputs + shift, labels)).sum(), shift)
+    inputs = (inputs + 0.1 * slope.sign()).detach().requires_grad_(True)
+    return loss_of(model, (inputs, labels)) + loss_of(model, (batch[0].requires_grad_(), labels))
+
+
+@pytest.mark.parametrize("loss", [physical, adversarial])
+def test_a_loss_may_make_leaves_of_its_own(begin: Begin, loss: Any) -> None:
+    stepped(begin(loss=loss), STEPS).finish()
+
+
 def ledger_of_little() -> str:
     terms = LedgerTerms("example", "add-remove", 0.3, 1e-5, filter="rdp", parameters={"order": 60.0})
     with init("poor.db", "own", terms):
