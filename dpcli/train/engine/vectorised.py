@@ -18,9 +18,12 @@ from torch import Tensor, nn
 from torch.func import functional_call, grad, vmap
 
 from dpcli.train.engine.batches import Batch, size, take
+from dpcli.train.engine.capture import accumulate_gradients, gradients, graph_steps
 from dpcli.train.engine.method import BatchPart, Loss, per_example_losses, refuse_caught_errors, trained_parameters, wide
 from dpcli.train.engine.pieces import PlainRows
 from dpcli.train.torch_internals import tree_map
+
+REENTRANT = "CheckpointFunctionBackward"  # the autograd node of re-entrant checkpointing
 
 # Number of entries of per-example gradients that are in memory at once: 256 MiB in single precision; arbitrary.
 LARGEST_PART = 2**26
@@ -107,13 +110,18 @@ class Looped:
 def one_example(losses: Tensor, parameters: Mapping[str, Tensor]) -> dict[str, PlainRows]:
     """Return the gradients of one example. Parameters that the loss does not depend on are left out.
 
-    They are accumulated in `.grad`, as in training: re-entrant checkpointing does not work with torch.autograd.grad.
+    No tensor besides the parameters receives a gradient. Re-entrant checkpointing is an exception: it works only with a backward pass that
+    accumulates gradients in `.grad` of every tensor that requires one.
     """
     if not losses.requires_grad:
         return {}
-    with empty_gradients(parameters.values()):
-        losses.backward(torch.ones_like(losses))  # type: ignore[no-untyped-call]
-        by_name = {name: p.grad for name, p in parameters.items() if p.grad is not None}
+    if any(step.source.name() == REENTRANT for step in graph_steps(losses)):
+        with empty_gradients(parameters.values()):
+            accumulate_gradients(losses)
+            by_name = {name: p.grad for name, p in parameters.items() if p.grad is not None}
+    else:
+        gradients_at = gradients(losses, torch.ones_like(losses), [*parameters.values()])
+        by_name = {name: gradient for name, gradient in zip(parameters, gradients_at, strict=True) if gradient is not None}
     dense = {name: g.to_dense() if g.is_sparse else g for name, g in by_name.items()}
     return {name: PlainRows(wide(g)[None]) for name, g in dense.items()}
 

@@ -12,6 +12,7 @@ names them, because they may depend on data.
 from __future__ import annotations
 
 import functools
+import logging
 import pickle
 import random
 import sys
@@ -298,8 +299,8 @@ def constant_tensors(model: nn.Module, loss: Loss, batch: Batch, records: Batch 
     Args:
         records: Private records, which the program must read from its batch alone.
 
-    Raises InputError if a constant, a parameter or a buffer is a tensor of the private records (`holds_records`), or if a tensor besides
-    the model's parameters receives gradients, which would be without noise.
+    Raises InputError if a constant, a parameter or a buffer is a tensor of the private records (`holds_records`). Logs a warning of each
+    tensor besides the model's parameters that a step without privacy would train.
     """
     recorder = OperandRecorder((*model.parameters(), *model.buffers(), *tree_leaves(batch)))
     with torch.enable_grad(), no_validation_by_default(), recorder:  # a loss may compute gradients itself
@@ -307,16 +308,11 @@ def constant_tensors(model: nn.Module, loss: Loss, batch: Batch, records: Batch 
     reached = reachable_state(model, loss, copies=False).values
     names = {value.tensor_id: name for name, value in reached.items() if isinstance(value, TensorIdentity)}
     constants = [(names.get(id(tensor), description), tensor) for tensor, description in recorder.operands]
-    lasting = names | {
-        id(tensor): name for name, tensor in constants
-    }  # a loss may also make leaves of its own, such as shifted inputs
-    for parameter in model.parameters():
-        lasting.pop(id(parameter), None)
-    for leaf in leaves_of_graph(losses):
-        if id(leaf) in lasting:
-            raise InputError(
-                f"loss: expected parameters of the model alone to receive gradients, found {lasting[id(leaf)]}, which would have no noise: "
-                "make it a parameter of the model, or set its requires_grad to False"
+    trained = set(map(id, leaves_of_graph(losses)))
+    for name, tensor in outside_leaves(model, loss).items():
+        if id(tensor) in trained:
+            logging.getLogger("dpcli").warning(
+                "dpcli: %s requires a gradient but is no parameter of the model: it gets none, and is not trained", name
             )
     own = [(f"model: {name}", value) for name, value in (*model.named_parameters(), *model.named_buffers())]
     for name, value in (*own, *constants):
@@ -326,6 +322,24 @@ def constant_tensors(model: nn.Module, loss: Loss, batch: Batch, records: Batch 
                 "all records, such as their mean, is released without noise; compute it from public data"
             )
     return tuple(sorted({f"{name} of shape ({', '.join(map(str, value.shape))})" for name, value in constants}))
+
+
+def outside_leaves(model: nn.Module, loss: Loss) -> dict[str, Tensor]:
+    """Return the tensors that a program can reach and that require a gradient, but are no parameters of the model, by name."""
+    state, own = reachable_state(model, loss, copies=False), {id(parameter) for parameter in model.parameters()}
+    tensors = {
+        name: state.visited.get(value.tensor_id) for name, value in state.values.items() if isinstance(value, TensorIdentity)
+    }
+    return {
+        name: tensor
+        for name, tensor in tensors.items()
+        if isinstance(tensor, Tensor) and tensor.is_leaf and tensor.requires_grad and id(tensor) not in own
+    }
+
+
+def gradient_mark(tensor: Tensor) -> tuple[int, int] | None:
+    """Return a mark of a tensor's `.grad` that changes when a backward pass adds to it; None if there is no gradient."""
+    return None if tensor.grad is None else (id(tensor.grad), tensor.grad._version)
 
 
 def leaves_of_graph(losses: Tensor) -> Iterator[Tensor]:

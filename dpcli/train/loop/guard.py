@@ -229,7 +229,7 @@ def require_same_parameters(model: nn.Module, optimizer: torch.optim.Optimizer) 
         if not value.requires_grad and value.grad is not None:
             raise InputError(
                 f"optimizer: expected frozen parameters without a gradient, found {known[key]} with one, by which each step would change "
-                "it: call optimizer.zero_grad() first"
+                "it: set its .grad to None"
             )
 
 

@@ -133,6 +133,8 @@ class LoopSteps:
         sample: Sample of the step in progress; None between steps.
         gradients: Noisy gradients that the optimizer has not used yet, by parameter name.
         known_epsilon: Epsilon that was computed last.
+        depth: Number of calls of the optimizer's step that have not returned. If the step of a subclass calls that of its class, both are
+            one step.
         process: Process that began the run. A fork may not continue it, because nothing would count the steps of the fork.
         lock: Lock that protects changes of the phase.
     """
@@ -144,6 +146,7 @@ class LoopSteps:
     sample: Sample | None = None
     gradients: dict[str, Tensor] = field(default_factory=dict)
     known_epsilon: KnownEpsilon = field(default_factory=lambda: KnownEpsilon(0, 0.0))
+    depth: int = 0
     process: tuple[int, int] = field(default_factory=this_process)
     lock: threading.Lock = field(default_factory=threading.Lock, repr=False)
 
@@ -287,6 +290,9 @@ class LoopSteps:
         Returns:
             Arguments of the step. A closure, which a framework may pass for its own counts, is checked when the optimizer calls it.
         """
+        if self.depth and self.phase is LoopPhase.BUSY and self._has_noisy_gradients():
+            self.depth += 1
+            return args, kwargs
         if self.phase is not LoopPhase.NOISED:
             raise InputError(
                 "optimizer: expected a step by private.step(batch), found one by other code: it would use a gradient without noise; in "
@@ -296,6 +302,7 @@ class LoopSteps:
         self._enter_busy(LoopPhase.NOISED)
         with self._break_off_on_error():
             self._require_noisy_gradients()
+            self.depth = 1
             # Torch passes the arguments of the step, among them the optimizer itself.
             return tuple(map(self._checked, args)), {name: self._checked(value) for name, value in kwargs.items()}
 
@@ -306,11 +313,10 @@ class LoopSteps:
         if not callable(argument):
             raise InputError(f"optimizer: expected a step without arguments, found {type(argument).__name__}")
 
-        def closure() -> Any:
+        def closure() -> None:  # the optimizer gets no loss, which would be private
             with self._break_off_on_error():
-                loss = argument()
+                argument()
                 self._require_noisy_gradients()
-            return loss
 
         return closure
 
@@ -319,14 +325,21 @@ class LoopSteps:
         them."""
         self._require_no_hooks()
         self.guard.require_last_state()  # `backward` has compared the rest of the state, and the next one compares it again
-        if not all(gradient is not None and torch.equal(gradient, self.gradients[name]) for name, gradient in self._gradients()):
+        if not self._has_noisy_gradients():
             raise InputError(
                 "optimizer: expected the gradients as private.backward left them, found them changed: another backward() would add "
                 "a gradient without noise; if the framework clips gradients, switch that off, because they are clipped already"
             )
 
+    def _has_noisy_gradients(self) -> bool:
+        """Return whether each .grad is the noisy gradient of the step."""
+        return all(gradient is not None and torch.equal(gradient, self.gradients[name]) for name, gradient in self._gradients())
+
     def _count_step(self, optimizer: torch.optim.Optimizer, args: Any, kwargs: Any) -> None:
         """Count a step of the optimizer, and store marks of the state that it left."""
+        self.depth -= 1
+        if self.depth:
+            return
         with self._break_off_on_error():
             self._require_no_hooks()
             self.run.prepared.trainer.count()

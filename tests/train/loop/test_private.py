@@ -8,6 +8,7 @@ import subprocess
 import sys
 from collections import deque
 from collections.abc import Callable
+from functools import partial
 from itertools import islice, pairwise
 from pathlib import Path
 from typing import Any
@@ -247,19 +248,40 @@ class Metric(nn.Module):
 
 @pytest.mark.parametrize("shape", [(), (3,)])
 @pytest.mark.parametrize("how", ["plainly", "on a branch", "without gradients", "detached"])
-def test_weights_of_the_loss_get_no_gradient(begin: Begin, how: str, shape: tuple[int, ...]) -> None:
+def test_weights_of_the_loss_get_no_gradient(
+    begin: Begin, how: str, shape: tuple[int, ...], caplog: pytest.LogCaptureFixture
+) -> None:
     """It would have no noise, and the program's own optimizer would release it."""
     loss = Metric(shape, how)
-    if how in ("without gradients", "detached"):
-        stepped(begin(loss=loss), STEPS).finish()
+    private = begin(loss=loss)
+    own = torch.optim.SGD(loss.parameters(), lr=1.0)
+    for batch in private:
+        private.step(batch)
         assert loss.weight.grad is None
-        return
-    with pytest.raises(InputError, match=r"of the model alone to receive gradients, found loss.*weight"):
-        begin(loss=loss, ledger=ledger())
+        own.step()
+    private.finish()
+    assert torch.equal(loss.weight, torch.ones(shape))
+    said = re.findall(r"loss.*weight'\] requires a gradient but is no parameter of the model: it gets none", caplog.text)
+    assert len(said) == (how in ("plainly", "on a branch"))
+
+
+def test_a_checkpoint_that_gives_the_weights_of_the_loss_a_gradient_is_refused(begin: Begin) -> None:
+    """A re-entrant one works only with a backward pass that accumulates gradients everywhere."""
+    outer = nn.Parameter(torch.ones(3))
+
+    def checkpointed(model: nn.Module, batch: Any, reentrant: bool) -> torch.Tensor:
+        logits = torch.utils.checkpoint.checkpoint(lambda values: values * outer, model(batch[0]), use_reentrant=reentrant)
+        return nn.functional.cross_entropy(logits, batch[1], reduction="none")
+
+    with pytest.raises(InputError, match=r"alone, found loss.*outer.*, to which a step adds one without noise: make it"):
+        begin(loss=partial(checkpointed, reentrant=True), ledger=ledger())
     with open_ledger("ledger.db") as books:
         assert not books.state().runs
-    loss.weight.requires_grad_(False)
-    stepped(begin(loss=loss), STEPS).finish()
+    outer.grad = None
+    stepped(begin(loss=partial(checkpointed, reentrant=False)), STEPS).finish()
+    assert outer.grad is None
+    outer.requires_grad_(False)
+    stepped(begin(loss=partial(checkpointed, reentrant=True), out="runs/frozen"), STEPS).finish()
 
 
 def physical(model: nn.Module, batch: Any) -> torch.Tensor:
@@ -278,7 +300,17 @@ def adversarial(model: nn.Module, batch: Any) -> torch.Tensor:
     return loss_of(model, (inputs, labels)) + loss_of(model, (batch[0].requires_grad_(), labels))
 
 
-@pytest.mark.parametrize("loss", [physical, adversarial])
+POINTS = torch.linspace(0.0, 1.0, 20).view(4, 5).requires_grad_()
+
+
+def at_points(model: nn.Module, batch: Any) -> torch.Tensor:
+    """An equation at points that are made once, and a condition at one that the loss makes."""
+    edge = torch.tensor([[0.0, 0.0, 0.0, 0.0, 1.0]], requires_grad=True)
+    slopes = [torch.autograd.grad(model(points).sum(), points, create_graph=True)[0] for points in (POINTS, edge)]
+    return loss_of(model, batch) + sum(slope.square().mean() for slope in slopes)
+
+
+@pytest.mark.parametrize("loss", [physical, adversarial, at_points])
 def test_a_loss_may_make_leaves_of_its_own(begin: Begin, loss: Any) -> None:
     stepped(begin(loss=loss), STEPS).finish()
 
