@@ -480,7 +480,7 @@ def test_the_file_is_for_one_process_at_a_time(tmp_path: Path) -> None:
     from dpcli.sessions.folder import exclusive
 
     plan = planned(tmp_path)
-    with exclusive(plan.folder), pytest.raises(InputError, match="no other process"):
+    with exclusive(plan.folder), pytest.raises(InputError, match="no other run"):
         holding(plan)
 
 

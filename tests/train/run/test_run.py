@@ -348,7 +348,7 @@ def test_every_resumption_after_a_crash_is_charged(file: Path, tmp_path: Path) -
 
 
 def test_one_process_at_a_time(file: Path) -> None:
-    with exclusive(str(file.parent / "runs" / "tiny")), pytest.raises(InputError, match="no other process"):
+    with exclusive(str(file.parent / "runs" / "tiny")), pytest.raises(InputError, match="no other run"):
         train(plan_of(str(file)))
 
 
