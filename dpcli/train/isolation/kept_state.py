@@ -299,8 +299,8 @@ def constant_tensors(model: nn.Module, loss: Loss, batch: Batch, records: Batch 
     Args:
         records: Private records, which the program must read from its batch alone.
 
-    Raises InputError if a constant, a parameter or a buffer is a tensor of the private records (`holds_records`). Logs a warning of each
-    tensor besides the model's parameters that a step without privacy would train.
+    Raises InputError if a constant, a parameter or a buffer is a tensor of the private records (`holds_records`). Logs a warning of
+    tensors besides the model's parameters that a step without privacy would train.
     """
     recorder = OperandRecorder((*model.parameters(), *model.buffers(), *tree_leaves(batch)))
     with torch.enable_grad(), no_validation_by_default(), recorder:  # a loss may compute gradients itself
@@ -309,11 +309,12 @@ def constant_tensors(model: nn.Module, loss: Loss, batch: Batch, records: Batch 
     names = {value.tensor_id: name for name, value in reached.items() if isinstance(value, TensorIdentity)}
     constants = [(names.get(id(tensor), description), tensor) for tensor, description in recorder.operands]
     trained = set(map(id, leaves_of_graph(losses)))
-    for name, tensor in outside_leaves(model, loss).items():
-        if id(tensor) in trained:
-            logging.getLogger("dpcli").warning(
-                "dpcli: %s requires a gradient but is no parameter of the model: it gets none, and is not trained", name
-            )
+    untrained = [name for name, tensor in outside_leaves(model, loss).items() if id(tensor) in trained]
+    if untrained:
+        more = f" (and {len(untrained) - 1:,} more)" if len(untrained) > 1 else ""
+        logging.getLogger("dpcli").warning(
+            f"dpcli: {untrained[0]}{more} requires a gradient, but is no parameter of the model: it gets none, and is not trained"
+        )
     own = [(f"model: {name}", value) for name, value in (*model.named_parameters(), *model.named_buffers())]
     for name, value in (*own, *constants):
         if holds_records(value, records):

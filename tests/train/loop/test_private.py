@@ -261,7 +261,7 @@ def test_weights_of_the_loss_get_no_gradient(
         own.step()
     private.finish()
     assert torch.equal(loss.weight, torch.ones(shape))
-    said = re.findall(r"loss.*weight'\] requires a gradient but is no parameter of the model: it gets none", caplog.text)
+    said = re.findall(r"loss.*weight'\] requires a gradient, but is no parameter of the model: it gets none", caplog.text)
     assert len(said) == (how in ("plainly", "on a branch"))
 
 
