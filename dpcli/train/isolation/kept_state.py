@@ -305,11 +305,11 @@ def constant_tensors(model: nn.Module, loss: Loss, batch: Batch, records: Batch 
     recorder = OperandRecorder((*model.parameters(), *model.buffers(), *tree_leaves(batch)))
     with torch.enable_grad(), no_validation_by_default(), recorder:  # a loss may compute gradients itself
         losses = loss(model, batch)
-    reached = reachable_state(model, loss, copies=False).values
-    names = {value.tensor_id: name for name, value in reached.items() if isinstance(value, TensorIdentity)}
+    state = reachable_state(model, loss, copies=False)
+    names = {value.tensor_id: name for name, value in state.values.items() if isinstance(value, TensorIdentity)}
     constants = [(names.get(id(tensor), description), tensor) for tensor, description in recorder.operands]
     trained = set(map(id, leaves_of_graph(losses)))
-    untrained = [name for name, tensor in outside_leaves(model, loss).items() if id(tensor) in trained]
+    untrained = [name for name, tensor in outside_leaves(model, state).items() if id(tensor) in trained]
     if untrained:
         more = f" (and {len(untrained) - 1:,} more)" if len(untrained) > 1 else ""
         logging.getLogger("dpcli").warning(
@@ -325,9 +325,13 @@ def constant_tensors(model: nn.Module, loss: Loss, batch: Batch, records: Batch 
     return tuple(sorted({f"{name} of shape ({', '.join(map(str, value.shape))})" for name, value in constants}))
 
 
-def outside_leaves(model: nn.Module, loss: Loss) -> dict[str, Tensor]:
-    """Return the tensors that a program can reach and that require a gradient, but are no parameters of the model, by name."""
-    state, own = reachable_state(model, loss, copies=False), {id(parameter) for parameter in model.parameters()}
+def outside_leaves(model: nn.Module, state: ReachableState) -> dict[str, Tensor]:
+    """Return the tensors that a program can reach and that require a gradient, but are no parameters of the model, by name.
+
+    Args:
+        state: Snapshot of the program without copies.
+    """
+    own = {id(parameter) for parameter in model.parameters()}
     tensors = {
         name: state.visited.get(value.tensor_id) for name, value in state.values.items() if isinstance(value, TensorIdentity)
     }

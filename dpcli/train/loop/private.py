@@ -120,7 +120,8 @@ class Private(Displayed):
     such a change, or after an error in a step, the run takes no more steps. Learning rates may change.
 
     A run whose program ends before `finish`, also by an error of its own, saves a state, from which `resume=True` continues without
-    repeating a step. The run is also a context manager, which saves the state where its block is left.
+    repeating a step. No new state is saved if the program was killed, if a step broke off, or if the state changed since the last step. The
+    run is also a context manager, which saves the state where its block is left.
     """
 
     def __init__(self, steps: LoopSteps, resources: ExitStack) -> None:

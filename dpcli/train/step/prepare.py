@@ -34,7 +34,7 @@ from dpcli.train.engine.batches import Batch, size, take
 from dpcli.train.engine.clip import Adaptive, Clip, require_measurable
 from dpcli.train.engine.method import trained_parameters
 from dpcli.train.engine.sums import Sums
-from dpcli.train.isolation.kept_state import constant_tensors, equal, gradient_mark, outside_leaves
+from dpcli.train.isolation.kept_state import constant_tensors, equal, gradient_mark, outside_leaves, reachable_state
 from dpcli.train.isolation.synthetic_records import convert_to_kind, draws_like
 from dpcli.train.noise import Noise, noise_of, number_count
 from dpcli.train.plan.descent import radius_of
@@ -132,12 +132,13 @@ class Prepared:
             next(self.batches(stage))  # not used: a sampler that cannot draw raises its error now; so does AdamBC in the next line
             set_noise_variance(self.trainer.optimizer, self.noise(stage), 1.0 / stage.expected_batch)
         is_own = self.plan.train.own_code or FUNCTION.holds(self.plan.train.model)  # the user's own model, as module:function
-        outside = outside_leaves(self.problem.model, self.problem.loss) if is_own else {}
+        model, loss = self.problem.model, self.problem.loss
+        outside = outside_leaves(model, reachable_state(model, loss, copies=False)) if is_own else {}
         marks = {name: gradient_mark(tensor) for name, tensor in outside.items()}
         self.trainer.gradients.rehearse(self.drawn_records)
         if is_own:
             synthetic, records = self.synthetic_records(2), self.trainer.records
-            self.constants[:] = constant_tensors(self.problem.model, self.problem.loss, synthetic, records)
+            self.constants[:] = constant_tensors(model, loss, synthetic, records)
         batch = self.synthetic_batch()
         self.trainer.gradients.checked_sums(batch, row=0)  # raises the errors that a step would raise
         for name, tensor in outside.items():
